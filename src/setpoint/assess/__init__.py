@@ -1,0 +1,1 @@
+"""The whole loop within a budget."""

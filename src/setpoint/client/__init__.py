@@ -1,0 +1,1 @@
+"""One exchange over the wire: sockets, pools, timing and phase timeouts."""

@@ -1,0 +1,1 @@
+"""Adapters, the local process supervisor, and the signals read from engines."""

@@ -1,0 +1,1 @@
+"""A cited catalogue of accelerators, and a probe of this machine."""

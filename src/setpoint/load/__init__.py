@@ -1,0 +1,1 @@
+"""A schedule, many clients, one run record."""

@@ -1,0 +1,1 @@
+"""From config.json, safetensors and GGUF headers to a model spec."""

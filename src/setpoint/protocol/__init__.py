@@ -1,0 +1,1 @@
+"""Wire types and the verdict on an answer, written once for load generator and gateway."""

@@ -1,0 +1,1 @@
+"""Records rendered as text, HTML and JSON."""

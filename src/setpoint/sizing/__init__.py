@@ -1,0 +1,1 @@
+"""Model, hardware and knobs to a plan."""
