@@ -1,0 +1,124 @@
+"""One answer, read as its bytes arrive, and judged when they end.
+
+The reader takes what the server sends, not what was asked for: JSON although a stream was asked for and a stream
+although it was not are both read by their content type, or by their first byte where that is missing.
+"""
+
+from setpoint.protocol import anthropic, openai
+from setpoint.protocol.judgement import Answer, Judgement, Observed, judge_status, judge_whole
+from setpoint.protocol.sse import OversizedEvent, SSEReader
+from setpoint.protocol.wire import decoded_error, error_kind
+from setpoint.records.exchange import Outcome
+from setpoint.records.target import Dialect
+
+MAX_BODY_BYTES = 64 * 2**20
+MAX_ERROR_BYTES = 64 * 2**10
+
+
+class AnswerReader:
+    """Reads one answer in one dialect.
+
+    Args:
+        dialect: The wire dialect asked in.
+        keep_text: Hold the visible text for the next turn of a session.
+
+    Call ``response`` once, ``feed`` for each piece of the body, then ``end`` or ``broken`` once.
+    """
+
+    __slots__ = ("_body", "_body_bytes", "_dialect", "_read_event", "_refused", "_sse", "_status", "seen")
+
+    def __init__(self, dialect: Dialect, *, keep_text: bool = False) -> None:
+        self._dialect = dialect
+        self._read_event = (anthropic if dialect is Dialect.MESSAGES else openai).read_event
+        self._sse: SSEReader | None = None
+        self._body: list[bytes] | None = None
+        self._body_bytes = 0
+        self._status = 0
+        self._refused: tuple[Outcome, str] | None = None
+        self.seen = Observed(parts=[] if keep_text else None)
+
+    def response(self, status: int, content_type: str) -> None:
+        """The response head: status and content type (may be empty)."""
+        self._status = status
+        self._refused = judge_status(status)
+        kind = content_type.split(";", maxsplit=1)[0].strip().lower()
+        if self._refused is not None or kind in ("application/json", "text/html", "text/plain"):
+            self._body = []
+        elif kind == "text/event-stream":
+            self._sse = SSEReader()
+
+    def feed(self, data: bytes, now_s: float) -> None:
+        """A piece of the body that arrived at ``now_s`` on the caller's clock."""
+        sse = self._sse
+        if sse is None:
+            self._feed_unknown(data, now_s)
+            return
+        try:
+            events = sse.feed(data)
+        except OversizedEvent as error:
+            self.seen.malformed = str(error)
+            return
+        read, seen = self._read_event, self.seen
+        for event in events:
+            read(event, seen, now_s)
+
+    def _feed_unknown(self, data: bytes, now_s: float) -> None:
+        if self._body is None:
+            first = data.lstrip()[:1]
+            if not first:
+                return
+            if first not in (b"{", b"[", b"<"):
+                self._sse = SSEReader()
+                self.feed(data, now_s)
+                return
+            self._body = []
+        limit = MAX_BODY_BYTES if self._refused is None else MAX_ERROR_BYTES
+        self._body_bytes += len(data)
+        if self._body_bytes <= limit:
+            self._body.append(data)
+        elif self._refused is None:
+            self.seen.malformed = f"the body exceeds {limit} bytes"
+
+    @property
+    def finished(self) -> bool:
+        """Whether the dialect's own end was seen, so that closing the connection loses nothing."""
+        return self.seen.terminal or self.seen.error is not None
+
+    def end(self, now_s: float) -> Judgement:
+        """The body ended as HTTP says that it should."""
+        seen = self.seen
+        if self._refused is not None:
+            outcome, reason = self._refused
+            kind = error_kind(decoded_error(b"".join(self._body or ())))
+            return Judgement(outcome, reason if kind == "error" else f"{reason} {kind}", seen)
+        if self._sse is not None:
+            self._close_stream(now_s)
+        elif self._body is not None and seen.malformed is None:
+            reader = anthropic if self._dialect is Dialect.MESSAGES else openai
+            reader.read_body(b"".join(self._body), seen, now_s)
+        elif seen.malformed is None:
+            return Judgement(Outcome.EMPTY, "an empty body", seen)
+        outcome, fault = judge_whole(seen)
+        return Judgement(outcome, fault, seen)
+
+    def broken(self, reason: str, now_s: float) -> Judgement:
+        """The connection was lost in the body. After the terminal event nothing was lost."""
+        if self.finished:
+            return self.end(now_s)
+        if self._refused is not None:
+            return Judgement(*self._refused, self.seen)
+        return Judgement(Outcome.TRUNCATED, reason, self.seen)
+
+    def answer(self) -> Answer | None:
+        """The visible text and tool calls, if they were kept."""
+        if self.seen.parts is None:
+            return None
+        return Answer("".join(self.seen.parts), tuple(self.seen.calls))
+
+    def _close_stream(self, now_s: float) -> None:
+        """An event without its blank line counts only if it is whole."""
+        assert self._sse is not None
+        before = self.seen.malformed
+        for event in self._sse.close():
+            self._read_event(event, self.seen, now_s)
+            self.seen.malformed = before

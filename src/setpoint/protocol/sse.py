@@ -1,0 +1,117 @@
+"""Server-sent events, read incrementally (WHATWG HTML, section 9.2 "Parsing an event stream").
+
+Line ends may be LF, CRLF or CR and may be split anywhere; the space after the colon is optional; comments, ``id``
+and ``retry`` are skipped; several ``data`` lines are joined by LF. Bytes are not decoded here, so that a UTF-8
+sequence split across network chunks stays whole.
+"""
+
+import re
+from typing import NamedTuple
+
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+_BOM = b"\xef\xbb\xbf"
+MAX_EVENT_BYTES = 16 * 2**20
+
+
+class Event(NamedTuple):
+    """One dispatched event: its ``event`` field (None without one) and its data."""
+
+    name: bytes | None
+    payload: bytes
+
+
+class OversizedEvent(ValueError):  # noqa: N818 - a fact about the stream
+    """An event larger than the limit: the stream is not what it claims to be."""
+
+
+class SSEReader:
+    """Turns bytes into events. Feeding the same bytes in any split gives the same events.
+
+    Args:
+        max_event_bytes: Bound on the memory that one unfinished event may take.
+    """
+
+    __slots__ = ("_buffer", "_bytes", "_lines", "_max", "_name", "_skip_lf", "_started")
+
+    def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
+        self._buffer = b""  # an unfinished line
+        self._lines: list[bytes] = []  # data lines of the unfinished event
+        self._bytes = 0  # their size
+        self._name: bytes | None = None
+        self._skip_lf = False  # the last chunk ended with CR: an LF that follows belongs to it
+        self._started = False
+        self._max = max_event_bytes
+
+    def feed(self, chunk: bytes) -> list[Event]:
+        """Events completed by this chunk.
+
+        Raises:
+            OversizedEvent: one event exceeds the limit.
+        """
+        if not self._started:
+            return self._start(chunk)
+        if (
+            not self._buffer
+            and not self._lines
+            and self._name is None
+            and not self._skip_lf
+            and chunk.startswith(b"data: ")
+            and chunk.endswith(b"\n\n")
+            and b"\r" not in chunk
+        ):
+            # The common case: whole events, one data line each.
+            blocks = chunk[:-2].split(b"\n\n")
+            if all(block.startswith(b"data: ") and b"\n" not in block for block in blocks):
+                return [Event(None, block[6:]) for block in blocks]
+        return self._scan(chunk)
+
+    def _start(self, chunk: bytes) -> list[Event]:
+        held = self._buffer + chunk
+        if len(held) < len(_BOM) and _BOM.startswith(held):
+            self._buffer = held
+            return []
+        self._started = True
+        self._buffer = b""
+        return self.feed(held.removeprefix(_BOM))
+
+    def _scan(self, chunk: bytes) -> list[Event]:
+        if self._skip_lf and chunk:
+            self._skip_lf = False
+            chunk = chunk.removeprefix(b"\n")
+        text = self._buffer + chunk if self._buffer else chunk
+        events: list[Event] = []
+        position = 0
+        for match in _LINE_END.finditer(text):
+            self._line(text[position : match.start()], events)
+            position = match.end()
+        if position == len(text) and text.endswith(b"\r"):
+            self._skip_lf = True
+        self._buffer = text[position:]
+        if len(self._buffer) + self._bytes > self._max:
+            raise OversizedEvent(f"an event exceeds {self._max} bytes")
+        return events
+
+    def _line(self, line: bytes, events: list[Event]) -> None:
+        if not line:
+            if self._lines:
+                events.append(Event(self._name, b"\n".join(self._lines)))
+            self._lines, self._name, self._bytes = [], None, 0
+            return
+        field, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if field == b"data":
+            self._lines.append(value)
+            self._bytes += len(value)
+        elif field == b"event":
+            self._name = value
+
+    def close(self) -> list[Event]:
+        """What the stream left without its blank line; a careful caller accepts it only if it is whole."""
+        if not self._started:
+            self._started = True
+        events: list[Event] = []
+        if self._buffer:
+            self._line(self._buffer, events)
+            self._buffer = b""
+        self._line(b"", events)
+        return events
