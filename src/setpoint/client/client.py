@@ -1,0 +1,263 @@
+"""A client of one target: a pool of connections and the exchanges under way on them."""
+
+import asyncio
+import socket
+import ssl
+from dataclasses import dataclass
+
+from setpoint.client.address import describe_failure, parse_base_url, tls_context
+from setpoint.client.connection import Connection
+from setpoint.client.limits import PhaseTimeouts, PoolLimits
+from setpoint.client.pending import Pending, Planned
+from setpoint.clock import Clock, MonotonicClock
+from setpoint.errors import TargetError
+from setpoint.protocol.judgement import Answer
+from setpoint.protocol.requests import PATHS, headers
+from setpoint.records.exchange import Exchange, Outcome
+from setpoint.records.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A buffered response: status, lower-case header fields, body."""
+
+    status: int
+    fields: dict[str, str]
+    body: bytes
+
+
+class Client:
+    """Sends requests to one target on one event loop.
+
+    Args:
+        target: Where to.
+        timeouts: Phase limits.
+        limits: Pool limits.
+        origin_s: Times of exchanges count from here, on ``clock``.
+        clock: Monotonic.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        timeouts: PhaseTimeouts | None = None,
+        limits: PoolLimits | None = None,
+        origin_s: float = 0.0,
+        clock: Clock | None = None,
+    ) -> None:
+        self.target = target
+        self.timeouts = timeouts or PhaseTimeouts()
+        self.limits = limits or PoolLimits()
+        self.origin_s = origin_s
+        self.clock = clock or MonotonicClock()
+        self._address = parse_base_url(target.base_url)
+        self._tls: ssl.SSLContext | None = tls_context(target) if self._address.tls else None
+        self._idle: list[Connection] = []
+        self._active: set[Pending] = set()
+        self._resolved: list[tuple[int, str]] = []
+        self._slots = None if self.limits.max_connections is None else asyncio.Semaphore(self.limits.max_connections)
+        fields = headers(target.dialect, target.api_key)
+        self._head = self._request_head("POST", PATHS[target.dialect], fields)
+
+    @property
+    def in_flight(self) -> int:
+        """Exchanges under way."""
+        return len(self._active)
+
+    async def exchange(
+        self, body: bytes, planned: Planned, *, keep_text: bool = False
+    ) -> tuple[Exchange, Answer | None]:
+        """One request and its answer; failures are outcomes, never exceptions.
+
+        Args:
+            body: JSON of the request.
+            planned: The request as scheduled, ``scheduled_s`` on this client's clock.
+            keep_text: Also return the answer's text.
+        """
+        pending = Pending(
+            planned,
+            self.target.dialect,
+            self.timeouts,
+            started_s=self.clock.now(),
+            keep_text=keep_text,
+            loop=asyncio.get_running_loop(),
+            now=self.clock.now,
+        )
+        self._active.add(pending)
+        try:
+            if self._slots is None:
+                await self._carry(pending, body)
+            else:
+                async with self._slots:
+                    await self._carry(pending, body)
+        except asyncio.CancelledError:
+            pending.cancel()
+            raise
+        finally:
+            self._active.discard(pending)
+        return pending.exchange(self.origin_s), pending.reader.answer()
+
+    async def _carry(self, pending: Pending, body: bytes) -> None:
+        request = b"%b%d\r\n\r\n%b" % (self._head, len(body), body)
+        fresh = False
+        while not pending.settled():
+            connection = None if fresh else self._take_idle()
+            if connection is None:
+                try:
+                    connection = await asyncio.wait_for(self._connect(), self.timeouts.connect_s)
+                except TimeoutError:
+                    pending.fail(Outcome.TIMEOUT, "connect limit passed", within="connect")
+                    return
+                except OSError as error:
+                    pending.fail(Outcome.ERROR, describe_failure(error))
+                    return
+                if pending.settled():  # cancelled meanwhile
+                    connection.close()
+                    return
+            pending.attach(connection)
+            connection.send(request, pending)
+            await pending.done
+            if pending.stale:
+                pending.renew()
+                fresh = True
+            elif connection.usable:
+                self._give_back(connection)
+
+    def cancel_all(self) -> None:
+        """Ends every exchange under way as ``cancelled``; their callers get their rows."""
+        for pending in tuple(self._active):
+            pending.cancel()
+
+    async def fetch(
+        self, method: str, path: str, body: bytes = b"", *, timeout_s: float = 10.0, max_bytes: int = 16 * 2**20
+    ) -> Response:
+        """One buffered call on a connection of its own (metrics, models, tokenize).
+
+        Args:
+            method: HTTP method.
+            path: Absolute path below the base URL's prefix.
+            body: Request body, JSON.
+            timeout_s: Bound on the whole call.
+            max_bytes: Bound on the body.
+
+        Raises:
+            TargetError: not reachable, too slow, too large or not HTTP; says which.
+        """
+        sink = _Buffer(max_bytes)
+        connection: Connection | None = None
+        where = f"{method} {self.target.base_url}{path}"
+        try:
+            async with asyncio.timeout(timeout_s):
+                connection = await self._connect()
+                fields = headers(self.target.dialect, self.target.api_key) | {"connection": "close"}
+                head = self._request_head(method, path, fields)
+                connection.send(b"%b%d\r\n\r\n%b" % (head, len(body), body), sink)
+                await sink.done
+        except TimeoutError:
+            raise TargetError(f"{where}: no whole answer within {timeout_s:g} s.") from None
+        except OSError as error:
+            raise TargetError(f"{where}: {describe_failure(error)}.") from error
+        finally:
+            if connection is not None:
+                connection.abort()
+        if sink.fault is not None:
+            raise TargetError(f"{where}: {sink.fault}.")
+        return Response(sink.status, sink.fields, b"".join(sink.parts))
+
+    async def close(self) -> None:
+        """Closes idle connections; exchanges under way are cancelled."""
+        self.cancel_all()
+        for connection in self._idle:
+            connection.close()
+        self._idle.clear()
+        await asyncio.sleep(0)
+
+    # connections
+
+    def _take_idle(self) -> Connection | None:
+        oldest = self.clock.now() - self.limits.idle_s
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.usable and connection.idle_since_s >= oldest:
+                return connection
+            connection.close()
+        return None
+
+    def _give_back(self, connection: Connection) -> None:
+        if len(self._idle) < self.limits.max_idle:
+            self._idle.append(connection)
+        else:
+            connection.close()
+
+    async def _connect(self) -> Connection:
+        """A new connection; the name is resolved once per client.
+
+        Raises:
+            OSError: no address could be connected to.
+        """
+        loop = asyncio.get_running_loop()
+        if not self._resolved:
+            found = await loop.getaddrinfo(self._address.host, self._address.port, type=socket.SOCK_STREAM)
+            self._resolved = [(int(family), str(where[0])) for family, _, _, _, where in found]
+        failure: OSError | None = None
+        for family, host in self._resolved:
+            try:
+                transport, connection = await loop.create_connection(
+                    lambda: Connection(self.clock),
+                    host,
+                    self._address.port,
+                    family=family,
+                    ssl=self._tls,
+                    server_hostname=self._address.host if self._tls else None,
+                )
+            except OSError as error:
+                failure = error
+                continue
+            sock: socket.socket | None = transport.get_extra_info("socket")
+            if sock is not None:
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return connection
+        raise failure or OSError("name not known")
+
+    def _request_head(self, method: str, path: str, fields: dict[str, str]) -> bytes:
+        lines = [f"{method} {self._address.prefix}{path} HTTP/1.1", f"host: {self._address.authority}"]
+        lines += [f"{name}: {value}" for name, value in fields.items()]
+        return ("\r\n".join([*lines, "accept: */*", "content-length: "])).encode("latin-1")
+
+
+class _Buffer:
+    """A sink that keeps a bounded body."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.status = 0
+        self.fields: dict[str, str] = {}
+        self.parts: list[bytes] = []
+        self.fault: str | None = None
+        self._left = max_bytes
+
+    def on_sent(self, now_s: float) -> None:
+        """Nothing to note."""
+
+    def on_head(self, status: int, fields: dict[str, str], now_s: float) -> None:  # noqa: ARG002 - the Sink's shape
+        """Keeps status and fields."""
+        self.status, self.fields = status, fields
+
+    def on_body(self, data: bytes, now_s: float) -> None:
+        """Keeps what fits."""
+        self._left -= len(data)
+        if self._left >= 0:
+            self.parts.append(data)
+        else:
+            self.on_lost("the body is too large", now_s)
+
+    def on_end(self, now_s: float) -> None:  # noqa: ARG002 - the Sink's shape
+        """Whole."""
+        if not self.done.done():
+            self.done.set_result(None)
+
+    def on_lost(self, reason: str, now_s: float) -> None:
+        """Not whole."""
+        self.fault = self.fault or reason
+        self.on_end(now_s)

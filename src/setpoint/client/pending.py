@@ -1,0 +1,246 @@
+"""One exchange while it is under way: what was seen, what may time out, and the row it becomes."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from setpoint.client.connection import Connection
+from setpoint.client.limits import PhaseTimeouts
+from setpoint.protocol.answer import AnswerReader
+from setpoint.protocol.judgement import Judgement
+from setpoint.records.exchange import ChunkKind, Exchange, Outcome
+from setpoint.records.target import Dialect
+
+LINGER_S = 1.0  # how long a server may keep the body open after the dialect's own end
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What the schedule says of one request; times on the clock of the client that sends it."""
+
+    index: int
+    session: int
+    turn: int
+    scheduled_s: float
+    prompt_tokens: int
+    output_tokens: int
+    warmup: bool = False
+    worker: int = 0
+
+
+class Pending:
+    """An exchange under way. Implements ``Sink``; resolves ``done`` exactly once.
+
+    Args:
+        planned: The request as scheduled.
+        dialect: Dialect of the answer.
+        timeouts: Phase limits.
+        started_s: When the client began to work on it.
+        keep_text: Hold the visible text.
+        loop: The running loop.
+        now: The clock.
+    """
+
+    __slots__ = (
+        "_loop", "_now", "_timeouts", "_timer", "cancelled", "connected_s", "connection", "done", "done_s", "fields",
+        "headers_s", "judgement", "last_byte_s", "planned", "reader", "reused", "sent_s", "stale", "started_s",
+        "status", "terminal_s", "within",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        planned: Planned,
+        dialect: Dialect,
+        timeouts: PhaseTimeouts,
+        *,
+        started_s: float,
+        keep_text: bool,
+        loop: asyncio.AbstractEventLoop,
+        now: Callable[[], float],
+    ) -> None:
+        self.planned = planned
+        self.reader = AnswerReader(dialect, keep_text=keep_text)
+        self.started_s = started_s
+        self.connected_s: float | None = None
+        self.sent_s: float | None = None
+        self.headers_s: float | None = None
+        self.terminal_s: float | None = None
+        self.last_byte_s = started_s
+        self.done_s = started_s
+        self.status: int | None = None
+        self.fields: dict[str, str] = {}
+        self.judgement: Judgement | None = None
+        self.within: str | None = None
+        self.cancelled = False
+        self.reused = False
+        self.stale = False
+        self.connection: Connection | None = None
+        self.done: asyncio.Future[None] = loop.create_future()
+        self._timeouts = timeouts
+        self._loop = loop
+        self._now = now
+        self._timer = loop.call_later(min(timeouts.first_token_s, timeouts.total_s), self._check)
+
+    def settled(self) -> bool:
+        """Whether the outcome is known."""
+        return self.judgement is not None
+
+    def attach(self, connection: Connection) -> None:
+        """This connection carries the exchange from now on."""
+        self.connection = connection
+        self.connected_s = self._now()
+        self.reused = connection.exchanges > 0
+        self.stale = False
+
+    # Sink
+
+    def on_sent(self, now_s: float) -> None:
+        """Request handed to the kernel."""
+        self.sent_s = now_s
+
+    def on_head(self, status: int, fields: dict[str, str], now_s: float) -> None:
+        """Headers complete."""
+        self.status, self.fields, self.headers_s, self.last_byte_s = status, fields, now_s, now_s
+        self.reader.response(status, fields.get("content-type", ""))
+
+    def on_body(self, data: bytes, now_s: float) -> None:
+        """A piece of the body."""
+        self.last_byte_s = now_s
+        self.reader.feed(data, now_s)
+        if self.terminal_s is None and self.reader.finished:
+            self.terminal_s = now_s
+            self._timer.cancel()
+            self._timer = self._loop.call_later(LINGER_S, self._check)
+
+    def on_end(self, now_s: float) -> None:
+        """Body complete."""
+        self._finish(self.reader.end(now_s), now_s)
+
+    def on_lost(self, reason: str, now_s: float) -> None:
+        """Connection lost."""
+        if self.connection is not None and self.reused and not self.connection.got_bytes:
+            self.stale = True  # closed while idle: nothing of this request was answered, so it may be sent again
+            self.connection = None
+            self._resolve()
+            return
+        if self.headers_s is None:
+            malformed = "not HTTP" in reason
+            outcome = Outcome.MALFORMED if malformed else Outcome.ERROR
+            self._finish(Judgement(outcome, reason, self.reader.seen), now_s)
+        else:
+            self._finish(self.reader.broken(reason, now_s), now_s)
+
+    # ends that the client decides
+
+    def fail(self, outcome: Outcome, reason: str, *, within: str | None = None) -> None:
+        """Ends the exchange from this side and closes its connection."""
+        self.within = within
+        self._abort()
+        self._finish(Judgement(outcome, reason, self.reader.seen), self._now())
+
+    def cancel(self) -> None:
+        """Ends the exchange on purpose."""
+        self.cancelled = True
+        if not self.done.done():
+            self.fail(Outcome.CANCELLED, "cancelled by the client")
+
+    def _abort(self) -> None:
+        if self.connection is not None:
+            self.connection.abort()
+
+    def _check(self) -> None:
+        """The one timer: it fires at the earliest limit that could have passed and moves itself on."""
+        if self.done.done():
+            return
+        now = self._now()
+        limits = self._timeouts
+        if self.terminal_s is not None:
+            self._abort()
+            self._finish(self.reader.end(now), self.terminal_s)
+            return
+        seen = self.reader.seen
+        if seen.chunk_s:
+            phase, deadline = "gap", self.last_byte_s + limits.gap_s
+        else:
+            phase, deadline = "first_token", self.started_s + limits.first_token_s
+        if self.started_s + limits.total_s < deadline:
+            phase, deadline = "total", self.started_s + limits.total_s
+        if now >= deadline:
+            self.fail(Outcome.TIMEOUT, f"{phase.replace('_', ' ')} limit passed", within=phase)
+        else:
+            self._timer = self._loop.call_later(deadline - now, self._check)
+
+    def _finish(self, judgement: Judgement, now_s: float) -> None:
+        if self.judgement is None:
+            self.judgement, self.done_s = judgement, now_s
+            self._resolve()
+
+    def _resolve(self) -> None:
+        if self.judgement is not None:
+            self._timer.cancel()
+        if not self.done.done():
+            self.done.set_result(None)
+
+    def renew(self) -> None:
+        """Ready for a second connection after a stale one."""
+        self.done = self._loop.create_future()
+
+    def exchange(self, origin_s: float) -> Exchange:
+        """The finished row, with times since ``origin_s``."""
+        assert self.judgement is not None
+        seen, planned = self.judgement.observed, self.planned
+        chunks = seen.chunk_s
+        kinds = "".join(seen.chunk_kinds)
+        visible = next((t for t, kind in zip(chunks, kinds, strict=True) if kind != ChunkKind.REASONING.value), None)
+
+        def since(moment: float | None) -> float | None:
+            return None if moment is None else moment - origin_s
+
+        return Exchange(
+            index=planned.index,
+            session=planned.session,
+            turn=planned.turn,
+            warmup=planned.warmup,
+            worker=planned.worker,
+            scheduled_s=planned.scheduled_s - origin_s,
+            started_s=self.started_s - origin_s,
+            connected_s=since(self.connected_s),
+            sent_s=since(self.sent_s),
+            headers_s=since(self.headers_s),
+            first_token_s=since(chunks[0] if chunks else None),
+            first_visible_s=since(visible),
+            last_token_s=since(chunks[-1] if chunks else None),
+            done_s=self.done_s - origin_s,
+            chunk_s=[moment - origin_s for moment in chunks],
+            chunk_tokens=seen.chunk_tokens(),
+            chunk_kinds=kinds,
+            outcome=self.judgement.outcome,
+            status=self.status,
+            finish_reason=seen.finish_reason,
+            error=self.judgement.error,
+            retry_after_s=_retry_after(self.fields.get("retry-after")),
+            planned_prompt_tokens=planned.prompt_tokens,
+            planned_output_tokens=planned.output_tokens,
+            prompt_tokens=seen.prompt_tokens,
+            completion_tokens=seen.completion_tokens,
+            cached_tokens=seen.cached_tokens,
+            reasoning_tokens=seen.reasoning_tokens,
+            tokens_source="chunks" if seen.completion_tokens is None else "usage",
+            visible_chars=seen.visible_chars,
+            reasoning_chars=seen.reasoning_chars,
+            tool_calls=len(seen.calls),
+            server_prefill_s=seen.prefill_s,
+            server_decode_s=seen.decode_s,
+            draft_tokens=seen.draft_tokens,
+            accepted_tokens=seen.accepted_tokens,
+            reused_connection=self.reused,
+            within=self.within,
+        )
+
+
+def _retry_after(value: str | None) -> float | None:
+    """Seconds; the date form is not used by inference servers and is left out."""
+    try:
+        return None if value is None else float(value)
+    except ValueError:
+        return None
