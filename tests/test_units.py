@@ -67,9 +67,7 @@ def test_a_wrong_quantile_is_an_error(text: str | float) -> None:
         units.parse_quantile(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "count"), [("80 GB", 80 * 10**9), ("24 GiB", 24 * 2**30), (5, 5), ("1.5kb", 1500)]
-)
+@pytest.mark.parametrize(("text", "count"), [("80 GB", 80 * 10**9), ("24 GiB", 24 * 2**30), (5, 5), ("1.5kb", 1500)])
 def test_bytes_are_read(text: str | int, count: int) -> None:
     assert units.parse_bytes(text) == count
 
