@@ -3,9 +3,7 @@
 from setpoint.records.exchange import Exchange, Outcome
 
 
-def exchange(
-    index: int, *, chunks: int = 4, at: float | None = None, outcome: Outcome = Outcome.COMPLETE
-) -> Exchange:
+def exchange(index: int, *, chunks: int = 4, at: float | None = None, outcome: Outcome = Outcome.COMPLETE) -> Exchange:
     """A plausible streamed answer: 100 ms to the first chunk, 10 ms between chunks."""
     start = index * 0.5 if at is None else at
     times = [start + 0.1 + 0.01 * i for i in range(chunks)]

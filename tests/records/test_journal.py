@@ -53,9 +53,7 @@ def test_a_journal_cut_anywhere_gives_its_whole_entries(cut: int, tmp_path_facto
 
 
 @given(at=st.integers(min_value=len(MAGIC)), flip=st.integers(min_value=1, max_value=255))
-def test_a_flipped_byte_is_never_read_as_a_row(
-    at: int, flip: int, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_a_flipped_byte_is_never_read_as_a_row(at: int, flip: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("flip") / "j"
     rows = write(path, 3)
     content = bytearray(path.read_bytes())

@@ -33,6 +33,4 @@ class SignalRow(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if (self.value is None) != (self.state is not SignalState.OK):
-            raise ValueError(
-                f"signal {self.signal}: state {self.state} with value {self.value}; only ok has a value"
-            )
+            raise ValueError(f"signal {self.signal}: state {self.state} with value {self.value}; only ok has a value")

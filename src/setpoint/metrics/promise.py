@@ -1,0 +1,61 @@
+"""What ``metrics`` needs to know of a promise; ``workload.promise.Promise`` fits it."""
+
+from typing import Protocol
+
+from setpoint.metrics.definitions import METRICS
+from setpoint.metrics.registry import MetricDefinition
+
+
+class PromiseLike(Protocol):
+    """One limit.
+
+    ``ttft``, ``itl``, ``tpot`` and ``e2e`` have a quantile and a limit; ``answered`` and ``availability`` a share.
+    A boundary (``scheduled``, ``sent`` or ``any_token``) belongs to ``ttft`` alone.
+    """
+
+    @property
+    def metric(self) -> str:
+        """Name of the metric."""
+        ...
+
+    @property
+    def quantile(self) -> float | None:
+        """Share that must be within the limit."""
+        ...
+
+    @property
+    def limit_s(self) -> float | None:
+        """The limit in seconds."""
+        ...
+
+    @property
+    def at_least(self) -> float | None:
+        """Share that must be answered."""
+        ...
+
+    @property
+    def boundary(self) -> str | None:
+        """Where TTFT begins and ends."""
+        ...
+
+    @property
+    def label(self) -> str:
+        """The promise in words."""
+        ...
+
+
+_TTFT = {"scheduled": "ttft", "sent": "ttft_from_sent", "any_token": "ttft_any_token"}
+SHARES_OF_ANSWERS = ("answered", "availability")
+
+
+def definition_of(promise: PromiseLike) -> MetricDefinition | None:
+    """The definition of a latency promise; None for shares of answers and for quality."""
+    name = str(promise.metric)
+    return METRICS.get(_TTFT[str(promise.boundary or "scheduled")] if name == "ttft" else name)
+
+
+def required_share(promise: PromiseLike) -> float:
+    """The share that must be within the limit (or answered)."""
+    share = promise.quantile if promise.quantile is not None else promise.at_least
+    assert share is not None, f"{promise.label}: neither quantile nor share"
+    return share

@@ -1,0 +1,283 @@
+"""Exchanges as columns: what every definition is computed from.
+
+One row an exchange, in order of schedule; the gaps between visible chunks of all exchanges in one flat array with
+offsets. Times that were never reached are NaN, counts that the server did not give are NaN: unknown is not zero.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from setpoint.errors import RecordError
+from setpoint.records.exchange import Exchange, Outcome
+from setpoint.records.parquet import BATCH_ROWS, EXCHANGE_SCHEMA, frames_of
+from setpoint.records.record import RunRecord
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+Gaps: TypeAlias = npt.NDArray[np.float32]
+Ints: TypeAlias = npt.NDArray[np.int64]
+Mask: TypeAlias = npt.NDArray[np.bool_]
+
+OUTCOMES: Final = tuple(Outcome)
+_ANSWERED = [code for code, outcome in enumerate(OUTCOMES) if outcome.answered]
+_CANCELLED = OUTCOMES.index(Outcome.CANCELLED)
+_TIMES = (
+    "scheduled_s", "started_s", "sent_s", "first_token_s", "first_visible_s", "last_token_s", "done_s",
+)  # fmt: skip
+_COUNTS = ("planned_prompt_tokens", "planned_output_tokens")
+_REPORTED = ("prompt_tokens", "completion_tokens", "cached_tokens", "reasoning_tokens")
+COLUMNS: Final = (
+    "index", "session", "turn", "warmup", "outcome", "tokens_source",
+    "chunk_s", "chunk_tokens", "chunk_kinds", *_TIMES, *_COUNTS, *_REPORTED,
+)  # fmt: skip
+_GATHER_ROWS = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeTable:
+    """All exchanges of one run (or of a part of it).
+
+    Every array has one entry an exchange, but for ``gap_s``. Build it with a ``from_`` method.
+
+    Attributes:
+        index: Position in the schedule.
+        session: Index of the session.
+        turn: Position in the session.
+        warmup: Not part of the measurement.
+        outcome: Position in ``OUTCOMES``.
+        scheduled_s: As in ``Exchange``; so are the other times. NaN: never reached.
+        planned_prompt_tokens: As planned.
+        planned_output_tokens: As planned.
+        prompt_tokens: As the server counted; NaN: it did not say. So are the next three.
+        output_tokens: Completion tokens by the server's count, else the sum over the chunks.
+        counted_by_server: Whether ``output_tokens`` is the server's count.
+        chunks: Number of chunks of any kind.
+        gap_s: Gaps between consecutive visible chunks of one exchange, exchange after exchange; single precision
+            (a millionth of a millisecond at 10 ms).
+        gap_start: The gaps of exchange ``i`` are ``gap_s[gap_start[i]:gap_start[i + 1]]``; one longer.
+    """
+
+    index: Ints
+    session: Ints
+    turn: Ints
+    warmup: Mask
+    outcome: npt.NDArray[np.int8]
+    scheduled_s: Floats
+    started_s: Floats
+    sent_s: Floats
+    first_token_s: Floats
+    first_visible_s: Floats
+    last_token_s: Floats
+    done_s: Floats
+    planned_prompt_tokens: Ints
+    planned_output_tokens: Ints
+    prompt_tokens: Floats
+    completion_tokens: Floats
+    cached_tokens: Floats
+    reasoning_tokens: Floats
+    output_tokens: Floats
+    counted_by_server: Mask
+    chunks: Ints
+    gap_s: Gaps
+    gap_start: Ints
+
+    @classmethod
+    def from_frame(cls, frame: pl.DataFrame) -> "ExchangeTable":
+        """From a frame with the columns of ``exchanges.parquet`` (see ``COLUMNS``).
+
+        Raises:
+            RecordError: A column is missing, an outcome is unknown, or times run backwards.
+        """
+        return cls.from_frames([frame])
+
+    @classmethod
+    def from_exchanges(cls, rows: Iterable[Exchange]) -> "ExchangeTable":
+        """From exchanges as they were observed, in any order.
+
+        Raises:
+            RecordError: Times run backwards.
+        """
+        return cls.from_frames(frames_of(rows, EXCHANGE_SCHEMA, BATCH_ROWS))
+
+    @classmethod
+    def from_record(cls, record: RunRecord) -> "ExchangeTable":
+        """From a run, in batches: the text of the chunks' times is in memory for one batch only.
+
+        Raises:
+            RecordError: The record cannot be read, or holds times that run backwards.
+        """
+        return cls.from_frames(record.iter_frames(columns=list(COLUMNS)))
+
+    @classmethod
+    def from_frames(cls, frames: Iterable[pl.DataFrame]) -> "ExchangeTable":
+        """From frames in any order; rows are sorted by ``(scheduled_s, index)``.
+
+        Raises:
+            RecordError: As in ``from_frame``.
+        """
+        parts = [_part(frame) for frame in frames]
+        if not parts:
+            parts = [_part(pl.DataFrame(schema=EXCHANGE_SCHEMA))]
+        names = [f.name for f in fields(cls) if f.name != "gap_start"]
+        columns: dict[str, Any] = {name: np.concatenate([p.pop(name) for p in parts]) for name in names}
+        gaps = np.concatenate([p.pop("gaps") for p in parts])
+        columns["gap_start"] = np.concatenate([[0], np.cumsum(gaps)])
+        table = cls(**columns)
+        order = np.lexsort((table.index, table.scheduled_s))
+        if not np.array_equal(order, np.arange(len(order))):
+            table = table._take(order)
+        _refuse_times_that_run_backwards(table)
+        return table
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    @property
+    def answered(self) -> Mask:
+        """Exchanges whose user got an answer (outcome ``complete`` or ``length``)."""
+        return np.isin(self.outcome, _ANSWERED)
+
+    @property
+    def cancelled(self) -> Mask:
+        """Exchanges that the client itself ended."""
+        return np.isin(self.outcome, [_CANCELLED])
+
+    @property
+    def failed(self) -> Mask:
+        """Exchanges that the target did not answer."""
+        return ~self.answered & ~self.cancelled
+
+    @property
+    def gaps(self) -> Ints:
+        """Number of gaps of each exchange."""
+        return np.diff(self.gap_start)
+
+    @property
+    def measured(self) -> "ExchangeTable":
+        """Without the warm-up."""
+        return self.select(~self.warmup) if self.warmup.any() else self
+
+    def select(self, mask: Mask) -> "ExchangeTable":
+        """The exchanges where ``mask`` is true, in the same order."""
+        return self._take(np.flatnonzero(mask))
+
+    def per_exchange(self, flags: Mask) -> Ints:
+        """How many of each exchange's gaps are flagged; ``flags`` has one entry a gap."""
+        counts = np.zeros(len(self), dtype=np.int64)
+        some = self.gaps > 0
+        if some.any():
+            # Exchanges without gaps start where the next one does: leaving them out keeps the segments right.
+            counts[some] = np.add.reduceat(flags, self.gap_start[:-1][some], dtype=np.int64)
+        return counts
+
+    def outcomes(self) -> dict[str, int]:
+        """Number of exchanges by outcome; outcomes that did not occur are left out."""
+        counts = np.bincount(self.outcome, minlength=len(OUTCOMES))
+        return {o.value: int(c) for o, c in zip(OUTCOMES, counts, strict=True) if c}
+
+    def _take(self, rows: Ints) -> "ExchangeTable":
+        columns: dict[str, Any] = {
+            f.name: getattr(self, f.name)[rows] for f in fields(self) if f.name not in ("gap_s", "gap_start")
+        }
+        counts = self.gaps[rows]
+        start = np.concatenate([[0], np.cumsum(counts)])
+        gap_s = np.empty(start[-1], dtype=np.float32)
+        for first in range(0, len(rows), _GATHER_ROWS):  # in blocks: positions take twice the room of the gaps
+            last = min(first + _GATHER_ROWS, len(rows))
+            block = counts[first:last]
+            shift = np.repeat(self.gap_start[rows[first:last]] - start[first:last], block)
+            gap_s[start[first] : start[last]] = self.gap_s[np.arange(start[first], start[last]) + shift]
+        return ExchangeTable(**columns, gap_s=gap_s, gap_start=start)
+
+
+def _refuse_times_that_run_backwards(table: ExchangeTable) -> None:
+    """A latency below zero is a defect of the clock or the record, never a number to print."""
+    checked = ~table.cancelled
+    for earlier, later in (
+        ("scheduled_s", "done_s"),
+        ("started_s", "sent_s"),
+        ("started_s", "first_token_s"),
+        ("scheduled_s", "first_token_s"),
+        ("first_token_s", "first_visible_s"),
+        ("first_token_s", "last_token_s"),
+        ("last_token_s", "done_s"),
+    ):
+        a, b = getattr(table, earlier), getattr(table, later)
+        wrong = np.flatnonzero(checked & (b < a))
+        if len(wrong):
+            row = int(wrong[0])
+            raise RecordError(
+                f"exchange {table.index[row]}: {later} {b[row]:.6f} is before {earlier} {a[row]:.6f}"
+                f" ({len(wrong)} such exchanges); the record does not come from one monotonic clock.",
+                fix="Measure again; no figure can be computed from this record.",
+            )
+    backwards = np.flatnonzero(table.gap_s < 0)
+    if len(backwards):
+        row = int(np.searchsorted(table.gap_start, backwards[0], side="right")) - 1
+        raise RecordError(
+            f"exchange {table.index[row]}: a chunk arrived before the one that precedes it"
+            f" ({len(backwards)} such gaps).",
+            fix="Measure again; no figure can be computed from this record.",
+        )
+
+
+def _part(frame: pl.DataFrame) -> dict[str, Any]:
+    """Columns of one frame as arrays, with ``gap_s`` flat and ``gaps`` a count per exchange."""
+    missing = [name for name in COLUMNS if name not in frame.columns]
+    if missing:
+        raise RecordError(f"exchanges without the columns {', '.join(missing)}.", fix="Read them with RunRecord.")
+    floats = {name: _floats(frame[name]) for name in (*_TIMES, *_REPORTED)}
+    chunk_tokens = frame["chunk_tokens"].list.sum().fill_null(0).to_numpy().astype(np.float64)
+    by_server = (frame["tokens_source"] == "usage").to_numpy() & ~np.isnan(floats["completion_tokens"])
+    gap_s, gaps, chunks = _visible_gaps(frame)
+    return {
+        "index": _ints(frame["index"]),
+        "session": _ints(frame["session"]),
+        "turn": _ints(frame["turn"]),
+        "warmup": frame["warmup"].to_numpy().astype(np.bool_),
+        "outcome": _outcomes(frame["outcome"]),
+        **floats,
+        **{name: _ints(frame[name]) for name in _COUNTS},
+        "output_tokens": np.where(by_server, floats["completion_tokens"], chunk_tokens),
+        "counted_by_server": by_server,
+        "chunks": chunks,
+        "gap_s": gap_s,
+        "gaps": gaps,
+    }
+
+
+def _visible_gaps(frame: pl.DataFrame) -> tuple[Gaps, Ints, Ints]:
+    """Gaps between consecutive visible chunks, their number per exchange, and the number of chunks."""
+    chunks = _ints(frame["chunk_s"].list.len())
+    kinds = frame["chunk_kinds"]
+    if not np.array_equal(_ints(kinds.str.len_bytes()), chunks):
+        raise RecordError("chunk_kinds and chunk_s differ in length.", fix="Measure again.")
+    times = frame["chunk_s"].explode(empty_as_null=False).to_numpy().astype(np.float64)
+    letters = np.frombuffer("".join(kinds.to_list()).encode(), dtype=np.uint8)
+    visible = letters != ord("r")
+    owner = np.repeat(np.arange(len(chunks)), chunks)[visible]
+    same = owner[1:] == owner[:-1]
+    gap_s = np.diff(times[visible])[same].astype(np.float32)
+    return gap_s, np.bincount(owner[1:][same], minlength=len(chunks)).astype(np.int64), chunks
+
+
+def _outcomes(column: pl.Series) -> npt.NDArray[np.int8]:
+    codes = column.replace_strict([o.value for o in OUTCOMES], range(len(OUTCOMES)), default=-1, return_dtype=pl.Int8)
+    found = codes.to_numpy()
+    if (found < 0).any():
+        raise RecordError(
+            f"unknown outcome {column.to_list()[int(np.argmin(found))]!r}.", fix="Upgrade setpoint to read this run."
+        )
+    return found.astype(np.int8)
+
+
+def _floats(column: pl.Series) -> Floats:
+    return column.cast(pl.Float64).fill_null(float("nan")).to_numpy().astype(np.float64)
+
+
+def _ints(column: pl.Series) -> Ints:
+    return column.to_numpy().astype(np.int64)

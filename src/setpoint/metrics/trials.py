@@ -1,0 +1,100 @@
+"""A promise as a count: of each exchange, how many observations there are and how many lie within the limit.
+
+Failures count as outside. What the client itself cut off is neither within nor outside: it is *open*, unless it had
+already passed the limit when it was cut.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from setpoint.metrics.promise import SHARES_OF_ANSWERS, PromiseLike, definition_of
+from setpoint.metrics.table import ExchangeTable, Ints, Mask
+
+
+@dataclass(frozen=True, slots=True)
+class Trials:
+    """Counts of one promise over the measured exchanges, one entry an exchange in order of schedule.
+
+    Attributes:
+        total: Observations (1 for a latency, gaps for ITL); 0 where the metric is not defined.
+        inside: Of these, certainly within the limit.
+        open: Of these, cut off by the client before they could tell.
+        undefined: Answered exchanges without an observation (e.g. ITL of an answer in one chunk).
+        unit: What an observation is: ``exchanges`` or ``gaps``.
+    """
+
+    total: Ints
+    inside: Ints
+    open: Ints
+    undefined: int
+    unit: str
+
+    @property
+    def observations(self) -> int:
+        """Number of observations."""
+        return int(self.total.sum())
+
+
+def trials_of(promise: PromiseLike, table: ExchangeTable) -> Trials:
+    """Count one promise over a table.
+
+    Raises:
+        KeyError: The metric is not judged from exchanges (quality).
+    """
+    if promise.metric in SHARES_OF_ANSWERS:
+        one = np.ones(len(table), dtype=np.int64)
+        return Trials(one, table.answered.astype(np.int64), table.cancelled.astype(np.int64), 0, "exchanges")
+    definition = definition_of(promise)
+    if definition is None or promise.limit_s is None:
+        raise KeyError(promise.metric)
+    if definition.per == "gap":
+        return _gap_trials(table, promise.limit_s)
+    values = definition.values(table)
+    known = ~np.isnan(values)
+    within = np.zeros(len(table), dtype=np.bool_)
+    np.less_equal(values, promise.limit_s, out=within, where=known)
+    total = known | ~table.answered
+    return Trials(
+        total.astype(np.int64),
+        (within & table.answered).astype(np.int64),
+        (table.cancelled & _could_be_within(table, known, within, promise.limit_s)).astype(np.int64),
+        int((table.answered & ~known).sum()),
+        "exchanges",
+    )
+
+
+def _could_be_within(table: ExchangeTable, known: Mask, within: Mask, limit_s: float) -> Mask:
+    """Observed within so far, or not observed and not yet older than the limit when it was cut off."""
+    young = table.done_s - table.scheduled_s <= limit_s
+    return np.where(known, within, young)
+
+
+def _gap_trials(table: ExchangeTable, limit_s: float) -> Trials:
+    """ITL: an unanswered exchange counts the gaps that it was planned to have."""
+    inside = table.per_exchange(table.gap_s <= np.float32(limit_s))
+    observed = table.gaps
+    answered, cancelled = table.answered, table.cancelled
+    planned = planned_gaps(table)
+    total = np.where(answered, observed, np.maximum(planned, np.where(cancelled, observed, 0)))
+    outside = np.where(cancelled, observed - inside, 0)
+    return Trials(
+        total,
+        np.where(answered, inside, 0),
+        np.where(cancelled, total - outside, 0),
+        int((answered & (observed == 0)).sum()),
+        "gaps",
+    )
+
+
+def planned_gaps(table: ExchangeTable) -> Ints:
+    """Gaps that each exchange was planned to have; at least 1.
+
+    Its planned output tokens less one, times the gaps per planned token of the answered exchanges: where answers end
+    before their limit or chunks carry several tokens, a failure must not weigh more than an answer of the same plan.
+    """
+    tokens = np.maximum(table.planned_output_tokens - 1, 1)
+    answered = table.answered
+    plan = float(tokens[answered].sum())
+    ratio = min(1.0, float(table.gaps[answered].sum()) / plan) if plan else 1.0
+    return np.maximum(1, np.rint(tokens * ratio)).astype(np.int64)
