@@ -31,7 +31,7 @@ def cannot_write(path: Path, error: OSError) -> RecordError:
     reason = (error.strerror or str(error)).lower()
     return RecordError(
         f"cannot write {path}: {reason}. What was written before stays readable.",
-        fix="Free or choose space (--runs DIR) and run again.",
+        fix="Free some space, or choose another folder for the runs, and run again.",
     )
 
 

@@ -9,11 +9,11 @@ import msgspec
 
 from setpoint.errors import RecordError
 from setpoint.records.files import read_bytes
+from setpoint.records.redaction import redacted
 from setpoint.records.target import Target
 from setpoint.workload.schedule import Schedule
 
 SCHEMA_VERSION = 1
-SECRET_NAMES = frozenset({"api_key", "apikey", "key", "token", "authorization", "password", "secret"})
 
 
 class Status(StrEnum):
@@ -122,18 +122,14 @@ def target_facts(target: Target) -> dict[str, Any]:
 
 
 def encode_meta(meta: RunMeta) -> bytes:
-    """``run.json`` as it is written: indented, one trailing newline.
+    """``run.json`` as it is written: indented, one trailing newline, without credentials.
 
     Raises:
-        RecordError: The target carries a credential, or a value that JSON cannot hold.
+        RecordError: It holds a value that JSON cannot hold.
     """
-    secret = SECRET_NAMES.intersection(name.lower() for name in meta.target)
-    if secret:
-        raise RecordError(
-            f"target.{min(secret)} would put a credential into the record.", fix="Use records.meta.target_facts."
-        )
     try:
-        return msgspec.json.format(msgspec.json.encode(meta), indent=2) + b"\n"
+        built = redacted(msgspec.to_builtins(meta))
+        return msgspec.json.format(msgspec.json.encode(built), indent=2) + b"\n"
     except (TypeError, ValueError) as e:
         raise RecordError(f"run.json of {meta.id} cannot be written as JSON: {e}.") from e
 
@@ -175,5 +171,5 @@ def damaged(path: Path, error: Exception) -> RecordError:
     """What to tell the user about a ``run.json`` that does not decode."""
     return RecordError(
         f"{path} is damaged: {error}.",
-        fix="Its exchanges are not lost: read exchanges.parquet, or restore run.json from a copy.",
+        fix="Its exchanges are not lost: read exchanges.parquet beside it, or restore run.json from a copy.",
     )

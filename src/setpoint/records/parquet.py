@@ -4,6 +4,8 @@ Column names and meanings are those of ``Exchange`` and ``SignalRow``; ``docs/re
 who query the files.
 """
 
+import os
+import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -16,6 +18,7 @@ from polars.io.plugins import register_io_source
 from setpoint.errors import RecordError
 from setpoint.records.exchange import Exchange
 from setpoint.records.files import replace_file
+from setpoint.records.journal import cannot_write
 from setpoint.records.signal import SignalRow
 
 BATCH_ROWS = 4096
@@ -115,7 +118,10 @@ def write_parquet(path: Path, rows: Iterable[msgspec.Struct], schema: pl.Schema)
     try:
         replace_file(path, fill)
     except pl.exceptions.PolarsError as e:
-        raise RecordError(f"cannot write {path}: {e}.") from e
+        # Polars reports what the system said as text only.
+        number = re.search(r"os error (\d+)", str(e))
+        cause = OSError(int(number[1]), os.strerror(int(number[1]))) if number else OSError(_first_line(e))
+        raise cannot_write(path, cause) from e
     return written
 
 
@@ -180,9 +186,12 @@ def _collect(path: Path, lazy: pl.LazyFrame) -> pl.DataFrame:
         raise _unreadable(path, e) from e
 
 
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
+
+
 def _unreadable(path: Path, error: Exception) -> RecordError:
-    first_line = str(error).strip().splitlines()[0]
-    return RecordError(f"cannot read {path}: {first_line}.", fix="Restore it from a copy, or delete the run.")
+    return RecordError(f"cannot read {path}: {_first_line(error)}.", fix="Restore it from a copy, or delete the run.")
 
 
 assert tuple(EXCHANGE_SCHEMA) == struct_names(Exchange)

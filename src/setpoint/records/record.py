@@ -44,7 +44,7 @@ def exchange_journal(run: Path, worker: int) -> Path:
 
 def exchange_journals(run: Path) -> list[Path]:
     """All exchange journals of a run, by worker."""
-    return sorted(run.glob("exchanges-*.journal"), key=lambda p: int(p.stem.rpartition("-")[2]))
+    return sorted(run.glob("exchanges-[0-9]*.journal"), key=lambda p: (len(p.name), p.name))
 
 
 def being_written(run: Path) -> bool:

@@ -145,6 +145,21 @@ class RunStore:
             raise UsageError(f"{word!r} is not unique: {some}.", fix="Give more of the id.")
         return RunRecord(self.root / found[0])
 
+    def recover(self, ref: str | Path) -> RunRecord:
+        """Close a run whose writer died: its journals become Parquet, and it is marked incomplete.
+
+        A run that was closed, and one that is still being written, are returned as they are.
+
+        Raises:
+            UsageError: As in ``open``.
+            RecordError: It cannot be read or written.
+        """
+        record = self.open(ref)
+        meta = record.meta
+        if meta.reason != GONE or being_written(record.path):
+            return record
+        return RunWriter(record.path, msgspec.structs.replace(meta, status=Status.RUNNING, reason=None)).abort(GONE)
+
     def _latest(self, ids: Sequence[str]) -> str:
         """The newest run; runs begun in the same second are told apart by ``run.json``."""
         if not ids:

@@ -27,6 +27,7 @@ from setpoint.records.record import (
     exchange_journal,
     exchange_journals,
 )
+from setpoint.records.redaction import redacted
 from setpoint.records.signal import SignalRow
 
 
@@ -92,14 +93,17 @@ class RunWriter:
             self._signals.append(row)
 
     def log(self, event: str, **fields: object) -> None:
-        """Append one event with the wall-clock time. Fields must never hold a key or text of an exchange.
+        """Append one event with the wall-clock time; credentials in its fields are redacted.
+
+        The caller keeps prompts and answers out of the fields.
 
         Raises:
             RecordError: The file system refused, or a field is not JSON.
         """
         self._must_be_open()
-        line = {"time": utc_now().isoformat(timespec="milliseconds"), "event": event, **fields}
         try:
+            line = {"time": utc_now().isoformat(timespec="milliseconds"), "event": event}
+            line |= redacted(msgspec.to_builtins(fields))
             os.write(self._log, msgspec.json.encode(line) + b"\n")
         except OSError as e:
             raise cannot_write(self.path / LOG, e) from e
