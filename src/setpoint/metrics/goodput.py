@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from setpoint.metrics.judge import ShareEstimate, estimate
-from setpoint.metrics.percentile import rank_of
-from setpoint.metrics.promise import PromiseLike, definition_of
+from setpoint.metrics.promise import PromiseLike, definition_of, within
 from setpoint.metrics.table import ExchangeTable, Mask
 from setpoint.metrics.trials import Trials
 from setpoint.metrics.window import SteadyWindow
@@ -54,14 +53,12 @@ def good(promises: Sequence[PromiseLike], table: ExchangeTable) -> Mask:
         assert definition is not None
         assert limit is not None
         if definition.per == "gap":
-            # The gap at rank r is within the limit exactly when at least r + 1 gaps are.
-            within = table.per_exchange(table.gap_s <= np.float32(limit))
-            quantile = promise.quantile or 0.5
-            ranks = np.array([rank_of(n, quantile) + 1 if n else 0 for n in table.gaps.tolist()], dtype=np.int64)
-            kept &= within >= ranks
+            # The gap at the promised quantile is within the limit exactly when that share of the gaps is.
+            assert promise.quantile is not None
+            kept &= table.gaps_at_most(limit) >= np.ceil(table.gaps * promise.quantile - 1e-9)
         else:
             values = definition.values(table)
-            kept &= np.isnan(values) | (values <= limit)
+            kept &= np.isnan(values) | within(values, limit)
     return kept
 
 

@@ -1,5 +1,6 @@
 """Counts in logarithmic bins: latencies spread over decades."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +16,7 @@ class Histogram:
 
     Attributes:
         edges: Ascending; bin ``i`` is ``[edges[i], edges[i + 1])``. Empty without positive values.
-        counts: One a bin; the first and the last are not empty.
+        counts: One a bin; in order of size.
         not_positive: Values at or below zero, which a logarithmic axis cannot show.
     """
 
@@ -24,17 +25,16 @@ class Histogram:
     not_positive: int
 
 
-def log_histogram(values: Floats | Gaps, bins_per_decade: int = BINS_PER_DECADE) -> Histogram:
-    """Count values in bins whose edges are the powers of ``10 ** (1 / bins_per_decade)``.
+def log_histogram(ordered: Floats | Gaps, bins_per_decade: int = BINS_PER_DECADE) -> Histogram:
+    """Count ascending values in bins whose edges are the powers of ``10 ** (1 / bins_per_decade)``.
 
     Equal edges in every run: two histograms can be laid over each other.
     """
-    positive = values[values > 0]
-    not_positive = len(values) - len(positive)
-    if not len(positive):
+    not_positive = int(np.searchsorted(ordered, 0.0, side="right"))
+    if not_positive == len(ordered):
         return Histogram((), (), not_positive)
-    step = np.floor(np.log10(positive.astype(np.float64)) * bins_per_decade).astype(np.int64)
-    first = int(step.min())
-    counts = np.bincount(step - first)
-    edges = 10.0 ** ((first + np.arange(len(counts) + 1)) / bins_per_decade)
-    return Histogram(tuple(edges.tolist()), tuple(counts.tolist()), not_positive)
+    first, last = (math.floor(math.log10(v) * bins_per_decade) for v in (ordered[not_positive], ordered[-1]))
+    edges = 10.0 ** (np.arange(first, last + 2) / bins_per_decade)
+    places = np.searchsorted(ordered, edges.astype(ordered.dtype))
+    places[0], places[-1] = not_positive, len(ordered)  # where rounding put an end on the wrong side of its edge
+    return Histogram(tuple(edges.tolist()), tuple(np.diff(places).tolist()), not_positive)

@@ -2,8 +2,11 @@
 
 from typing import Protocol
 
+import numpy as np
+
 from setpoint.metrics.definitions import METRICS
 from setpoint.metrics.registry import MetricDefinition
+from setpoint.metrics.table import Floats, Gaps, Mask
 
 
 class PromiseLike(Protocol):
@@ -46,6 +49,11 @@ class PromiseLike(Protocol):
 
 _TTFT = {"scheduled": "ttft", "sent": "ttft_from_sent", "any_token": "ttft_any_token"}
 SHARES_OF_ANSWERS = ("answered", "availability")
+
+
+def within(values: Floats | Gaps, limit_s: float) -> Mask:
+    """Which values keep a limit, to the nanosecond of the clock: sums of floats end a little beside it."""
+    return np.less_equal(values, limit_s + 1e-9)
 
 
 def definition_of(promise: PromiseLike) -> MetricDefinition | None:

@@ -18,7 +18,7 @@ class MetricDefinition:
         unit: Base unit: ``s``, ``tokens/s``, ...
         boundary: From what to what, e.g. ``scheduled to first visible chunk``; printed beside the number.
         per: What one value belongs to: ``exchange`` or ``gap``.
-        values: One value an exchange (or a gap, in the order of ``gap_s``); NaN where it is not defined.
+        values: One value an exchange, NaN where it is not defined; or one an entry of ``gap_s``.
         definition: One sentence for the reader of a report.
         lower_is_better: False for speeds.
         answered_only: Whether only answered exchanges have it; False for what the client itself did.
@@ -35,12 +35,11 @@ class MetricDefinition:
     answered_only: bool = True
 
     def observed(self, table: ExchangeTable) -> tuple[Floats | Gaps, Mask]:
-        """Values in order of schedule, and which exchanges (or gaps) they belong to.
+        """Values, and which exchanges (in order of schedule) or entries of ``gap_s`` they belong to.
 
         Failed exchanges have no latency: they count in shares and never in a distribution.
         """
+        rows = table.answered if self.answered_only else np.ones(len(table), dtype=np.bool_)
         values = self.values(table)
-        kept = ~np.isnan(values)
-        if self.answered_only:
-            kept &= np.repeat(table.answered, table.gaps) if self.per == "gap" else table.answered
+        kept = table.gaps_of(rows) if self.per == "gap" else rows & ~np.isnan(values)
         return values[kept], kept

@@ -14,7 +14,7 @@ from setpoint.metrics.histogram import Histogram, log_histogram
 from setpoint.metrics.percentile import Percentile, ascending, percentile, rank_of
 from setpoint.metrics.promise import PromiseLike, definition_of
 from setpoint.metrics.registry import MetricDefinition
-from setpoint.metrics.table import ExchangeTable, Floats, Mask
+from setpoint.metrics.table import ExchangeTable, Floats, Gaps, Mask
 from setpoint.metrics.window import LittlesLaw, SteadyWindow, littles_law, steady_window
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999)
@@ -170,21 +170,22 @@ def distribution(metric: MetricDefinition, table: ExchangeTable, promises: Seque
     """One metric over the answered exchanges of a table (the client's own metrics: over all)."""
     wanted = {p.quantile for p in promises if p.quantile is not None and definition_of(p) == metric}
     values, kept = metric.observed(table)
-    ordered = ascending(values)
+    if metric.per == "gap":  # their order is not needed again, and a copy of all gaps is large
+        values.sort()
+    ordered = values if metric.per == "gap" else ascending(values)
     found = []
     for quantile in sorted({*QUANTILES, *wanted}):
-        spread = 1.0
-        if len(ordered):
-            spread = _spread(metric, table, kept, float(ordered[rank_of(len(ordered), quantile)]))
-        found.append(percentile(ordered, quantile, spread))
-    defined = int((table.per_exchange(kept) > 0).sum()) if metric.per == "gap" else len(ordered)
+        value = float(ordered[rank_of(len(ordered), quantile)]) if len(ordered) else 0.0
+        found.append(percentile(ordered, quantile, _spread(metric, table, values, kept, value)))
+    rows = table.answered if metric.answered_only else np.ones(len(table), dtype=np.bool_)
+    defined = int((rows & (table.gaps > 0)).sum()) if metric.per == "gap" else len(ordered)
     return Distribution(
         metric=metric.name,
         title=metric.title,
         unit=metric.unit,
         boundary=metric.boundary,
         samples=len(ordered),
-        undefined=(int(table.answered.sum()) if metric.answered_only else len(table)) - defined,
+        undefined=int(rows.sum()) - defined,
         minimum=float(ordered[0]) if len(ordered) else None,
         mean=float(ordered.mean(dtype=np.float64)) if len(ordered) else None,
         maximum=float(ordered[-1]) if len(ordered) else None,
@@ -193,14 +194,12 @@ def distribution(metric: MetricDefinition, table: ExchangeTable, promises: Seque
     )
 
 
-def _spread(metric: MetricDefinition, table: ExchangeTable, kept: Mask, value: float) -> float:
+def _spread(metric: MetricDefinition, table: ExchangeTable, values: Floats | Gaps, kept: Mask, value: float) -> float:
     """Design effect of "at or below this value"."""
-    at_most = kept.copy()
-    at_most[kept] = metric.values(table)[kept] <= value
     if metric.per == "gap":
         rows = table.answered
-        return design_effect(table.per_exchange(at_most)[rows], table.per_exchange(kept)[rows], table.session[rows])
-    return design_effect(at_most[kept].astype(np.int64), np.ones(int(kept.sum())), table.session[kept])
+        return design_effect(table.gaps_at_most(value)[rows], table.gaps[rows], table.session[rows])
+    return design_effect((values <= value).astype(np.int64), np.ones(len(values)), table.session[kept])
 
 
 def throughput(table: ExchangeTable, window: SteadyWindow) -> Throughput | None:

@@ -1,7 +1,16 @@
 """Exchanges as columns: what every definition is computed from.
 
-One row an exchange, in order of schedule; the gaps between visible chunks of all exchanges in one flat array with
-offsets. Times that were never reached are NaN, counts that the server did not give are NaN: unknown is not zero.
+One row an exchange, in order of schedule. Times that were never reached are NaN, counts that the server did not give
+are NaN: unknown is not zero.
+
+The gaps between visible chunks of all exchanges are one flat array, by far the largest: a million answers of 64 chunks
+have a quarter of a gigabyte of them. So it is never reordered or copied when rows are; each row knows where its gaps
+lie, and parts of a table share one array.
+
+    rows     0             1     2 (no gaps)   3
+    gap_at   5             0     3             3
+    gaps     4             3     0             2
+    gap_s    [ 1  1  1 | 3  3 | 0  0  0  0 ]
 """
 
 from collections.abc import Iterable
@@ -34,7 +43,6 @@ COLUMNS: Final = (
     "index", "session", "turn", "warmup", "outcome", "tokens_source",
     "chunk_s", "chunk_tokens", "chunk_kinds", *_TIMES, *_COUNTS, *_REPORTED,
 )  # fmt: skip
-_GATHER_ROWS = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +64,10 @@ class ExchangeTable:
         output_tokens: Completion tokens by the server's count, else the sum over the chunks.
         counted_by_server: Whether ``output_tokens`` is the server's count.
         chunks: Number of chunks of any kind.
-        gap_s: Gaps between consecutive visible chunks of one exchange, exchange after exchange; single precision
-            (a millionth of a millisecond at 10 ms).
-        gap_start: The gaps of exchange ``i`` are ``gap_s[gap_start[i]:gap_start[i + 1]]``; one longer.
+        gaps: Number of gaps between consecutive visible chunks.
+        gap_at: The gaps of exchange ``i`` are ``gap_s[gap_at[i] : gap_at[i] + gaps[i]]``.
+        gap_s: All gaps in seconds, flat, those of rows that were left out included; single precision (a nanosecond
+            at 10 ms).
     """
 
     index: Ints
@@ -82,8 +91,9 @@ class ExchangeTable:
     output_tokens: Floats
     counted_by_server: Mask
     chunks: Ints
+    gaps: Ints
+    gap_at: Ints
     gap_s: Gaps
-    gap_start: Ints
 
     @classmethod
     def from_frame(cls, frame: pl.DataFrame) -> "ExchangeTable":
@@ -122,14 +132,11 @@ class ExchangeTable:
         parts = [_part(frame) for frame in frames]
         if not parts:
             parts = [_part(pl.DataFrame(schema=EXCHANGE_SCHEMA))]
-        names = [f.name for f in fields(cls) if f.name != "gap_start"]
+        names = [f.name for f in fields(cls) if f.name != "gap_at"]
         columns: dict[str, Any] = {name: np.concatenate([p.pop(name) for p in parts]) for name in names}
-        gaps = np.concatenate([p.pop("gaps") for p in parts])
-        columns["gap_start"] = np.concatenate([[0], np.cumsum(gaps)])
+        columns["gap_at"] = np.cumsum(columns["gaps"]) - columns["gaps"]
         table = cls(**columns)
-        order = np.lexsort((table.index, table.scheduled_s))
-        if not np.array_equal(order, np.arange(len(order))):
-            table = table._take(order)
+        table = table._take(np.lexsort((table.index, table.scheduled_s)))
         _refuse_times_that_run_backwards(table)
         return table
 
@@ -152,11 +159,6 @@ class ExchangeTable:
         return ~self.answered & ~self.cancelled
 
     @property
-    def gaps(self) -> Ints:
-        """Number of gaps of each exchange."""
-        return np.diff(self.gap_start)
-
-    @property
     def measured(self) -> "ExchangeTable":
         """Without the warm-up."""
         return self.select(~self.warmup) if self.warmup.any() else self
@@ -165,14 +167,35 @@ class ExchangeTable:
         """The exchanges where ``mask`` is true, in the same order."""
         return self._take(np.flatnonzero(mask))
 
-    def per_exchange(self, flags: Mask) -> Ints:
-        """How many of each exchange's gaps are flagged; ``flags`` has one entry a gap."""
-        counts = np.zeros(len(self), dtype=np.int64)
-        some = self.gaps > 0
-        if some.any():
-            # Exchanges without gaps start where the next one does: leaving them out keeps the segments right.
-            counts[some] = np.add.reduceat(flags, self.gap_start[:-1][some], dtype=np.int64)
-        return counts
+    def gaps_at_most(self, limit_s: float) -> Ints:
+        """How many of each exchange's gaps are no longer than a limit."""
+        return self._reduce(np.add, self.gap_s <= np.float32(limit_s), np.int64).astype(np.int64)
+
+    def longest_gap(self) -> Floats:
+        """The longest gap of each exchange; NaN without one."""
+        longest: Floats = self._reduce(np.maximum, self.gap_s, np.float32).astype(np.float64)
+        longest[self.gaps == 0] = np.nan
+        return longest
+
+    def gaps_of(self, rows: Mask) -> Mask:
+        """Which entries of ``gap_s`` belong to the rows where ``rows`` is true."""
+        some = rows & (self.gaps > 0)
+        edges = np.zeros(len(self.gap_s) + 1, dtype=np.int8)
+        np.add.at(edges, self.gap_at[some], 1)
+        np.add.at(edges, self.gap_at[some] + self.gaps[some], -1)
+        return np.cumsum(edges[:-1], dtype=np.int8).view(np.bool_)
+
+    def _reduce(self, how: np.ufunc, values: npt.NDArray[Any], kind: type[np.generic]) -> npt.NDArray[Any]:
+        """Reduce the entries that belong to each exchange; 0 where it has none."""
+        reduced = np.zeros(len(self), dtype=kind)
+        some = np.flatnonzero(self.gaps)
+        if len(some):
+            some = some[np.argsort(self.gap_at[some])]
+            # Pairs (first, end): every second segment is an exchange, the others lie between exchanges.
+            edges = np.stack([self.gap_at[some], self.gap_at[some] + self.gaps[some]], axis=1).ravel()
+            edges = edges[:-1] if edges[-1] == len(values) else edges
+            reduced[some] = how.reduceat(values, edges, dtype=kind)[::2]
+        return reduced
 
     def outcomes(self) -> dict[str, int]:
         """Number of exchanges by outcome; outcomes that did not occur are left out."""
@@ -180,18 +203,8 @@ class ExchangeTable:
         return {o.value: int(c) for o, c in zip(OUTCOMES, counts, strict=True) if c}
 
     def _take(self, rows: Ints) -> "ExchangeTable":
-        columns: dict[str, Any] = {
-            f.name: getattr(self, f.name)[rows] for f in fields(self) if f.name not in ("gap_s", "gap_start")
-        }
-        counts = self.gaps[rows]
-        start = np.concatenate([[0], np.cumsum(counts)])
-        gap_s = np.empty(start[-1], dtype=np.float32)
-        for first in range(0, len(rows), _GATHER_ROWS):  # in blocks: positions take twice the room of the gaps
-            last = min(first + _GATHER_ROWS, len(rows))
-            block = counts[first:last]
-            shift = np.repeat(self.gap_start[rows[first:last]] - start[first:last], block)
-            gap_s[start[first] : start[last]] = self.gap_s[np.arange(start[first], start[last]) + shift]
-        return ExchangeTable(**columns, gap_s=gap_s, gap_start=start)
+        columns: dict[str, Any] = {f.name: getattr(self, f.name)[rows] for f in fields(self) if f.name != "gap_s"}
+        return ExchangeTable(**columns, gap_s=self.gap_s)
 
 
 def _refuse_times_that_run_backwards(table: ExchangeTable) -> None:
@@ -217,7 +230,7 @@ def _refuse_times_that_run_backwards(table: ExchangeTable) -> None:
             )
     backwards = np.flatnonzero(table.gap_s < 0)
     if len(backwards):
-        row = int(np.searchsorted(table.gap_start, backwards[0], side="right")) - 1
+        row = int(np.flatnonzero((table.gap_at <= backwards[0]) & (backwards[0] < table.gap_at + table.gaps))[0])
         raise RecordError(
             f"exchange {table.index[row]}: a chunk arrived before the one that precedes it"
             f" ({len(backwards)} such gaps).",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from setpoint.metrics.promise import SHARES_OF_ANSWERS, PromiseLike, definition_of
+from setpoint.metrics.promise import SHARES_OF_ANSWERS, PromiseLike, definition_of, within
 from setpoint.metrics.table import ExchangeTable, Ints, Mask
 
 
@@ -52,27 +52,25 @@ def trials_of(promise: PromiseLike, table: ExchangeTable) -> Trials:
         return _gap_trials(table, promise.limit_s)
     values = definition.values(table)
     known = ~np.isnan(values)
-    within = np.zeros(len(table), dtype=np.bool_)
-    np.less_equal(values, promise.limit_s, out=within, where=known)
+    inside = within(values, promise.limit_s)
     total = known | ~table.answered
     return Trials(
         total.astype(np.int64),
-        (within & table.answered).astype(np.int64),
-        (table.cancelled & _could_be_within(table, known, within, promise.limit_s)).astype(np.int64),
+        (inside & table.answered).astype(np.int64),
+        (table.cancelled & _could_be_within(table, known, inside, promise.limit_s)).astype(np.int64),
         int((table.answered & ~known).sum()),
         "exchanges",
     )
 
 
-def _could_be_within(table: ExchangeTable, known: Mask, within: Mask, limit_s: float) -> Mask:
+def _could_be_within(table: ExchangeTable, known: Mask, inside: Mask, limit_s: float) -> Mask:
     """Observed within so far, or not observed and not yet older than the limit when it was cut off."""
-    young = table.done_s - table.scheduled_s <= limit_s
-    return np.where(known, within, young)
+    return np.where(known, inside, within(table.done_s - table.scheduled_s, limit_s))
 
 
 def _gap_trials(table: ExchangeTable, limit_s: float) -> Trials:
     """ITL: an unanswered exchange counts the gaps that it was planned to have."""
-    inside = table.per_exchange(table.gap_s <= np.float32(limit_s))
+    inside = table.gaps_at_most(limit_s)
     observed = table.gaps
     answered, cancelled = table.answered, table.cancelled
     planned = planned_gaps(table)
