@@ -72,7 +72,7 @@ def goodput(promises: Sequence[PromiseLike], table: ExchangeTable, window: Stead
     """
     mask = good(promises, table)
     one = np.ones(len(table), dtype=np.int64)
-    trials = Trials(one, mask.astype(np.int64), table.cancelled.astype(np.int64), 0, "exchanges")
+    trials = Trials(one, mask.astype(np.int64), table.cancelled.astype(np.int64), None, 0, "exchanges")
     per_s = None
     if window.length_s > 0:
         done_inside = (table.done_s >= window.start_s) & (table.done_s <= window.end_s)

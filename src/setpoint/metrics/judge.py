@@ -1,8 +1,16 @@
 """From promises and exchanges to verdicts: met, missed, or undecided with the reason.
 
 A promise is a share. Its 95% interval is Wilson's at the effective sample size, or an always-valid one where the run
-may have been stopped early. Failures count in full; correlation is estimated on answered exchanges alone, so that a
-failure can only lower the bounds: adding one never improves a verdict.
+may have been stopped early.
+
+Correlation is estimated twice and the larger design effect counts: of "within the limit", and of "within the
+sample's own promised quantile". The second is what the first would be if the promise were just kept, the case that the
+verdict must tell apart; it is needed because a sample that lies all within shows no correlation at all, however
+strongly its latencies follow one another (Wilson's interval takes the variance at the bound for the same reason).
+
+Failures count in full, and correlation is estimated on answered exchanges alone, so that a failure can only lower the
+bounds: adding one never improves a verdict. An outage (five failures in a row) is one event: it widens the interval
+downwards.
 """
 
 from collections.abc import Iterable, Sequence
@@ -89,7 +97,10 @@ def estimate(trials: Trials, table: ExchangeTable, *, looks: bool = False) -> Sh
     if n == 0:
         return ShareEstimate(None, None, None, 0, 0.0, 0, 1.0)
     answered = table.answered
-    spread = design_effect(trials.inside[answered], trials.total[answered], table.session[answered])
+    total, session = trials.total[answered], table.session[answered]
+    spread = design_effect(trials.inside[answered], total, session)
+    if trials.at_quantile is not None:
+        spread = max(spread, design_effect(trials.at_quantile[answered], total, session))
     worst = max(spread, longest_burst(table.failed, trials.total))
     inside, open_ = int(trials.inside.sum()), int(trials.open.sum())
     low = _interval(inside, n, worst, looks=looks)[0]

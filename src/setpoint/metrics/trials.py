@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from setpoint.metrics.promise import SHARES_OF_ANSWERS, PromiseLike, definition_of, within
-from setpoint.metrics.table import ExchangeTable, Ints, Mask
+from setpoint.metrics.percentile import rank_of
+from setpoint.metrics.promise import SHARES_OF_ANSWERS, PromiseLike, definition_of, required_share, within
+from setpoint.metrics.table import ExchangeTable, Floats, Gaps, Ints, Mask
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,8 @@ class Trials:
         total: Observations (1 for a latency, gaps for ITL); 0 where the metric is not defined.
         inside: Of these, certainly within the limit.
         open: Of these, cut off by the client before they could tell.
+        at_quantile: Observations of answered exchanges at or below the sample's own promised quantile: what ``inside``
+            would be if the limit lay exactly there. None for shares of answers.
         undefined: Answered exchanges without an observation (e.g. ITL of an answer in one chunk).
         unit: What an observation is: ``exchanges`` or ``gaps``.
     """
@@ -27,6 +30,7 @@ class Trials:
     total: Ints
     inside: Ints
     open: Ints
+    at_quantile: Ints | None
     undefined: int
     unit: str
 
@@ -44,12 +48,12 @@ def trials_of(promise: PromiseLike, table: ExchangeTable) -> Trials:
     """
     if promise.metric in SHARES_OF_ANSWERS:
         one = np.ones(len(table), dtype=np.int64)
-        return Trials(one, table.answered.astype(np.int64), table.cancelled.astype(np.int64), 0, "exchanges")
+        return Trials(one, table.answered.astype(np.int64), table.cancelled.astype(np.int64), None, 0, "exchanges")
     definition = definition_of(promise)
     if definition is None or promise.limit_s is None:
         raise KeyError(promise.metric)
     if definition.per == "gap":
-        return _gap_trials(table, promise.limit_s)
+        return _gap_trials(table, promise.limit_s, required_share(promise))
     values = definition.values(table)
     known = ~np.isnan(values)
     inside = within(values, promise.limit_s)
@@ -58,6 +62,7 @@ def trials_of(promise: PromiseLike, table: ExchangeTable) -> Trials:
         total.astype(np.int64),
         (inside & table.answered).astype(np.int64),
         (table.cancelled & _could_be_within(table, known, inside, promise.limit_s)).astype(np.int64),
+        (known & (values <= _own(values[known & table.answered], required_share(promise)))).astype(np.int64),
         int((table.answered & ~known).sum()),
         "exchanges",
     )
@@ -68,7 +73,7 @@ def _could_be_within(table: ExchangeTable, known: Mask, inside: Mask, limit_s: f
     return np.where(known, inside, within(table.done_s - table.scheduled_s, limit_s))
 
 
-def _gap_trials(table: ExchangeTable, limit_s: float) -> Trials:
+def _gap_trials(table: ExchangeTable, limit_s: float, quantile: float) -> Trials:
     """ITL: an unanswered exchange counts the gaps that it was planned to have."""
     inside = table.gaps_at_most(limit_s)
     observed = table.gaps
@@ -80,9 +85,19 @@ def _gap_trials(table: ExchangeTable, limit_s: float) -> Trials:
         total,
         np.where(answered, inside, 0),
         np.where(cancelled, total - outside, 0),
+        table.gaps_at_most(_own(table.gap_s[table.gaps_of(answered)], quantile)),
         int((answered & (observed == 0)).sum()),
         "gaps",
     )
+
+
+def _own(values: Floats | Gaps, quantile: float) -> float:
+    """The sample's own quantile; NaN without values. Reorders ``values``."""
+    if not len(values):
+        return float("nan")
+    rank = rank_of(len(values), quantile)
+    values.partition(rank)
+    return float(values[rank])
 
 
 def planned_gaps(table: ExchangeTable) -> Ints:

@@ -6,10 +6,13 @@ nothing that failed can fall out of the window unseen. A backlog that grows to t
 window says so instead of averaging it away.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.stats import linregress
 
+from setpoint.metrics.correlation import autocorrelation_time
 from setpoint.metrics.table import ExchangeTable, Floats
 from setpoint.units import format_duration
 
@@ -134,17 +137,22 @@ def _mser(series: Floats) -> int | None:
 
 
 def _rise(in_flight: InFlight, first: float, last: float, exchanges: int) -> tuple[float, float] | None:
-    """Mean number in flight in the middle and in the last fifth, where the difference is more than noise.
+    """Fitted number in flight at 40% and at the end of the sends, where it rises by more than noise; else None.
 
-    The number in flight of a stable system varies about as a Poisson count; a rise counts when it exceeds three of
-    its standard deviations and a tenth of what was sent between.
+    A line is fitted to the last 60%. Its rise counts when it exceeds three standard errors (inflated by the
+    autocorrelation of the residuals), two of the standard deviations that a stable system shows (about those of a
+    Poisson count), and 2% of what was sent meanwhile.
     """
-    span = last - first
-    edges = np.array([0.4, 0.6, 0.8, 1.0]) * span + first
-    middle, _, end = in_flight.mean(edges)
-    noise = 3.0 * np.sqrt(middle + 1.0)
-    sent = 0.4 * exchanges
-    return (float(middle), float(end)) if end - middle > max(noise, 0.1 * sent) else None
+    bins = min(_MOST_BINS, max(_FEWEST_EXCHANGES, exchanges // 5))
+    edges = np.linspace(first + 0.4 * (last - first), last, bins + 1)
+    number = in_flight.mean(edges)
+    place = (np.arange(bins) + 0.5) / bins
+    line = linregress(place, number)
+    rise, begin = float(line.slope), float(line.intercept)
+    error = float(line.stderr) * math.sqrt(autocorrelation_time(number - (begin + rise * place)))
+    stable = math.sqrt(max(begin, 0.0) + 1.0)
+    grows = rise > max(3.0 * error, 2.0 * stable, 0.02 * 0.6 * exchanges)
+    return (begin, begin + rise) if grows else None
 
 
 @dataclass(frozen=True, slots=True)
