@@ -1,5 +1,6 @@
 """Verdicts: what is met, missed and undecided, and what can never improve one."""
 
+import math
 from random import Random
 
 import pytest
@@ -152,3 +153,56 @@ def test_the_worst_verdict_decides_for_all() -> None:
     assert overall(verdicts[::2]) is State.UNDECIDED
     assert overall(verdicts[:1]) is State.MET
     assert overall([]) is State.UNDECIDED
+
+
+def test_a_sample_that_follows_itself_decides_less() -> None:
+    """Latencies that creep up and down all within the limit: 90 of them are not 90 observations."""
+    latencies = [0.3 + 0.2 * math.sin(i / 8) for i in range(90)]
+    wave = [exchange(i, ttft_s=s) for i, s in enumerate(latencies)]
+    Random(4).shuffle(latencies)
+    scattered = [exchange(i, ttft_s=s) for i, s in enumerate(latencies)]
+    assert judge(ttft(0.95, 0.8), table(scattered)).state is State.MET
+    verdict = judge(ttft(0.95, 0.8), table(wave))
+    assert verdict.state is State.UNDECIDED
+    assert verdict.effective_samples < 60
+
+
+def test_turns_of_one_session_are_not_independent() -> None:
+    rows = [exchange(i, session=i // 20, turn=i % 20, ttft_s=0.9 if i // 20 % 10 == 0 else 0.1) for i in range(400)]
+    alone = [exchange(i, ttft_s=0.9 if i % 10 == 0 else 0.1) for i in range(400)]
+    assert judge(ttft(0.85, 0.8), table(alone)).state is State.MET
+    verdict = judge(ttft(0.85, 0.8), table(rows))
+    assert verdict.state is State.UNDECIDED
+    assert verdict.effective_samples < 60
+
+
+def test_looking_needs_more_samples_than_waiting() -> None:
+    rows = table([exchange(i) for i in range(80)])
+    assert judge(ttft(0.95, 0.8), rows).state is State.MET
+    verdict = judge(ttft(0.95, 0.8), rows, looks=True)
+    assert verdict.state is State.UNDECIDED
+    assert verdict.more_samples is not None
+    enough = table([exchange(i) for i in range(80 + verdict.more_samples)])
+    assert judge(ttft(0.95, 0.8), enough, looks=True).state is State.MET
+
+
+def test_itl_is_a_share_of_gaps_and_a_failure_weighs_as_an_answer_of_its_plan() -> None:
+    rows = [exchange(i, gaps_s=(0.01,) * 9, planned_output_tokens=100) for i in range(50)]
+    rows += [exchange(50 + i, outcome=Outcome.TRUNCATED, planned_output_tokens=100) for i in range(50)]
+    verdict = judge(itl(0.9, 0.05), table(rows))
+    assert verdict.samples == 100 * 9
+    assert verdict.share == pytest.approx(0.5)
+    assert verdict.state is State.MISSED
+
+
+def test_answers_in_one_piece_leave_itl_undecided() -> None:
+    verdict = judge(itl(0.9, 0.05), table([exchange(i, gaps_s=()) for i in range(50)]))
+    assert verdict.state is State.UNDECIDED
+    assert "50 answers came in a single chunk" in verdict.reason
+
+
+def test_quality_is_not_judged_from_latencies() -> None:
+    verdict = judge(Promise("quality", at_least=0.7, label="quality"), table([exchange(0)]))
+    assert verdict.state is State.UNDECIDED
+    assert "not measured" in verdict.reason
+    assert verdict.required == 0.7

@@ -22,7 +22,7 @@ from setpoint.metrics.correlation import design_effect, longest_burst
 from setpoint.metrics.percentile import ascending, percentile
 from setpoint.metrics.promise import PromiseLike, definition_of, required_share
 from setpoint.metrics.proportion import samples_to_decide, samples_to_meet, wilson
-from setpoint.metrics.sequence import always_valid
+from setpoint.metrics.sequence import always_valid, looks_to_decide
 from setpoint.metrics.table import ExchangeTable
 from setpoint.metrics.trials import Trials, trials_of
 from setpoint.metrics.verdict import State, Verdict
@@ -146,8 +146,8 @@ def judge(promise: PromiseLike, table: ExchangeTable, *, doubts: Iterable[Doubt]
     if against:
         state, reason = State.UNDECIDED, f"{'; '.join(against)}. Otherwise: {evidence}"
     elif state is State.UNDECIDED:
-        more = _more_exchanges(found, required, trials)
-        reason = f"{_why_undecided(found, required, trials)}: {evidence}"
+        more = _more_exchanges(found, required, trials, looks=looks)
+        reason = f"{_why_undecided(found, required, trials, looks=looks)}: {evidence}"
     else:
         reason = evidence
     return Verdict(
@@ -207,9 +207,9 @@ def _evidence(promise: PromiseLike, found: ShareEstimate, trials: Trials, table:
     return "; ".join([sentence, *notes])
 
 
-def _why_undecided(found: ShareEstimate, required: float, trials: Trials) -> str:
-    needed = samples_to_meet(required)
-    if found.effective < needed:
+def _why_undecided(found: ShareEstimate, required: float, trials: Trials, *, looks: bool) -> str:
+    needed = looks_to_decide(1.0, required) if looks else samples_to_meet(required)
+    if needed is not None and found.effective < needed:
         return (
             f"too few samples (an effective {found.effective:,.0f}; {format_share(required)} needs at least "
             f"{needed} {trials.unit}, all within)"
@@ -217,9 +217,10 @@ def _why_undecided(found: ShareEstimate, required: float, trials: Trials) -> str
     return f"interval includes {format_share(required)}"
 
 
-def _more_exchanges(found: ShareEstimate, required: float, trials: Trials) -> int | None:
+def _more_exchanges(found: ShareEstimate, required: float, trials: Trials, *, looks: bool) -> int | None:
     assert found.share is not None
-    needed = samples_to_decide(found.share, required, found.design_effect)
+    size = looks_to_decide if looks else samples_to_decide
+    needed = size(found.share, required, found.design_effect)
     if needed is None:
         return None
     exchanges = int((trials.total > 0).sum())

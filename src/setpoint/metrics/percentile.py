@@ -47,7 +47,7 @@ def ascending(values: Floats | Gaps) -> Floats | Gaps:
 
 
 def fewest_samples(quantile: float, confidence: float = CONFIDENCE) -> int:
-    """The fewest independent observations that bound a quantile on both sides: 72 for p95, 367 for p99."""
+    """The fewest independent observations that bound a quantile on both sides: 72 for p95, 368 for p99."""
     tail = (1 - confidence) / 2
     extreme = max(quantile, 1 - quantile)
     return math.ceil(math.log(tail) / math.log(extreme) - 1e-9)

@@ -86,6 +86,29 @@ def always_valid(inside: float, total: float, confidence: float = CONFIDENCE) ->
     return low, high
 
 
+def looks_to_decide(share: float, required: float, design_effect: float = 1.0) -> int | None:
+    """Observations after which the confidence sequence would exclude ``required``, if the share stays.
+
+    Returns:
+        The number, or None when ten million would not decide.
+    """
+
+    def decided(samples: float) -> bool:
+        effective = samples / design_effect
+        return _log_mixture(share * effective, effective, required) >= -math.log(1 - CONFIDENCE)
+
+    high = 1
+    while not decided(high):
+        high *= 2
+        if high > 10_000_000 or share == required:
+            return None
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if decided(middle) else (middle, high)
+    return high
+
+
 def _log_mixture(inside: float, total: float, p: float) -> float:
     """Logarithm of M_n(p), the evidence against p."""
     outside = total - inside

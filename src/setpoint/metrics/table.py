@@ -15,6 +15,7 @@ lie, and parts of a table share one array.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from itertools import chain
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -23,7 +24,7 @@ import polars as pl
 
 from setpoint.errors import RecordError
 from setpoint.records.exchange import Exchange, Outcome
-from setpoint.records.parquet import BATCH_ROWS, EXCHANGE_SCHEMA, frames_of
+from setpoint.records.parquet import BATCH_ROWS, EXCHANGE_SCHEMA, empty_frame, frames_of
 from setpoint.records.record import RunRecord
 
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -43,6 +44,7 @@ COLUMNS: Final = (
     "index", "session", "turn", "warmup", "outcome", "tokens_source",
     "chunk_s", "chunk_tokens", "chunk_kinds", *_TIMES, *_COUNTS, *_REPORTED,
 )  # fmt: skip
+_BLOCK_ROWS = 65_536  # reducing in blocks: numpy casts what it reduces
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +131,15 @@ class ExchangeTable:
         Raises:
             RecordError: As in ``from_frame``.
         """
-        parts = [_part(frame) for frame in frames]
-        if not parts:
-            parts = [_part(pl.DataFrame(schema=EXCHANGE_SCHEMA))]
-        names = [f.name for f in fields(cls) if f.name != "gap_at"]
+        parts = []
+        gap_bytes = bytearray()  # grows in place, where joining arrays would need the room twice
+        for frame in chain([empty_frame(EXCHANGE_SCHEMA)], frames):
+            part = _part(frame)
+            gap_bytes += part.pop("gap_s").tobytes()
+            parts.append(part)
+        names = [f.name for f in fields(cls) if f.name not in ("gap_at", "gap_s")]
         columns: dict[str, Any] = {name: np.concatenate([p.pop(name) for p in parts]) for name in names}
+        columns["gap_s"] = np.frombuffer(gap_bytes, dtype=np.float32)
         columns["gap_at"] = np.cumsum(columns["gaps"]) - columns["gaps"]
         table = cls(**columns)
         table = table._take(np.lexsort((table.index, table.scheduled_s)))
@@ -189,12 +195,12 @@ class ExchangeTable:
         """Reduce the entries that belong to each exchange; 0 where it has none."""
         reduced = np.zeros(len(self), dtype=kind)
         some = np.flatnonzero(self.gaps)
-        if len(some):
-            some = some[np.argsort(self.gap_at[some])]
+        some = some[np.argsort(self.gap_at[some])]
+        for rows in np.split(some, range(_BLOCK_ROWS, len(some), _BLOCK_ROWS)) if len(some) else ():
+            first, end = self.gap_at[rows], self.gap_at[rows] + self.gaps[rows]
             # Pairs (first, end): every second segment is an exchange, the others lie between exchanges.
-            edges = np.stack([self.gap_at[some], self.gap_at[some] + self.gaps[some]], axis=1).ravel()
-            edges = edges[:-1] if edges[-1] == len(values) else edges
-            reduced[some] = how.reduceat(values, edges, dtype=kind)[::2]
+            edges = np.stack([first, end], axis=1).ravel()[:-1] - first[0]
+            reduced[rows] = how.reduceat(values[first[0] : end[-1]], edges, dtype=kind)[::2]
         return reduced
 
     def outcomes(self) -> dict[str, int]:

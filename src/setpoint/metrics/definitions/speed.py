@@ -8,10 +8,10 @@ from setpoint.metrics.table import ExchangeTable, Floats
 
 
 def user_speed(table: ExchangeTable) -> Floats:
-    """``1 / TPOT`` in tokens per second; NaN where TPOT is not defined or zero."""
+    """``1 / TPOT`` in tokens per second; NaN where TPOT is not defined or below the clock's nanosecond."""
     pace = mean_pace(table)
     speed = np.full(len(table), np.nan)
-    np.divide(1.0, pace, out=speed, where=pace > 0)
+    np.divide(1.0, pace, out=speed, where=pace > 1e-9)
     return speed
 
 
