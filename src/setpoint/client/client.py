@@ -104,16 +104,8 @@ class Client:
         while not pending.settled():
             connection = None if fresh else self._take_idle()
             if connection is None:
-                try:
-                    connection = await asyncio.wait_for(self._connect(), self.timeouts.connect_s)
-                except TimeoutError:
-                    pending.fail(Outcome.TIMEOUT, "connect limit passed", within="connect")
-                    return
-                except OSError as error:
-                    pending.fail(Outcome.ERROR, describe_failure(error))
-                    return
-                if pending.settled():  # cancelled meanwhile
-                    connection.close()
+                connection = await self._connect_for(pending)
+                if connection is None:
                     return
             pending.attach(connection)
             connection.send(request, pending)
@@ -123,6 +115,24 @@ class Client:
                 fresh = True
             elif connection.usable:
                 self._give_back(connection)
+
+    async def _connect_for(self, pending: Pending) -> Connection | None:
+        """A new connection, or None when the exchange failed or was cancelled meanwhile."""
+        connecting = asyncio.ensure_future(self._connect())
+        await asyncio.wait(
+            {connecting, pending.done}, timeout=self.timeouts.connect_s, return_when=asyncio.FIRST_COMPLETED
+        )
+        if not connecting.done() or pending.settled():
+            connecting.cancel()
+            connecting.add_done_callback(_discard)
+            if not pending.settled():
+                pending.fail(Outcome.TIMEOUT, "connect limit passed", within="connect")
+            return None
+        try:
+            return connecting.result()
+        except OSError as error:
+            pending.fail(Outcome.ERROR, describe_failure(error))
+            return None
 
     def cancel_all(self) -> None:
         """Ends every exchange under way as ``cancelled``; their callers get their rows."""
@@ -224,6 +234,12 @@ class Client:
         lines = [f"{method} {self._address.prefix}{path} HTTP/1.1", f"host: {self._address.authority}"]
         lines += [f"{name}: {value}" for name, value in fields.items()]
         return ("\r\n".join([*lines, "accept: */*", "content-length: "])).encode("latin-1")
+
+
+def _discard(connecting: asyncio.Future[Connection]) -> None:
+    """Closes a connection that came too late."""
+    if not connecting.cancelled() and connecting.exception() is None:
+        connecting.result().close()
 
 
 class _Buffer:
