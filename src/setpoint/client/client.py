@@ -4,6 +4,7 @@ import asyncio
 import socket
 import ssl
 from dataclasses import dataclass
+from typing import Any
 
 from setpoint.client.address import describe_failure, parse_base_url, tls_context
 from setpoint.client.connection import Connection
@@ -119,9 +120,8 @@ class Client:
     async def _connect_for(self, pending: Pending) -> Connection | None:
         """A new connection, or None when the exchange failed or was cancelled meanwhile."""
         connecting = asyncio.ensure_future(self._connect())
-        await asyncio.wait(
-            {connecting, pending.done}, timeout=self.timeouts.connect_s, return_when=asyncio.FIRST_COMPLETED
-        )
+        either: list[asyncio.Future[Any]] = [connecting, pending.done]
+        await asyncio.wait(either, timeout=self.timeouts.connect_s, return_when=asyncio.FIRST_COMPLETED)
         if not connecting.done() or pending.settled():
             connecting.cancel()
             connecting.add_done_callback(_discard)

@@ -155,9 +155,7 @@ def measure_floor(max_age_s: float = 60.0) -> Floor:
         return _measured[-1][1]
     with running("setpoint.testing.null_server", ("--tokens", str(FLOOR_TOKENS))) as (url, _):
         burst_s, ttfts = uvloop.run(_burst(url, FLOOR_REQUESTS, FLOOR_STREAMS))
-    with running(
-        "setpoint.testing.null_server", ("--tokens", str(FLOOR_TOKENS), "--interval", "0.005")
-    ) as (url, _):
+    with running("setpoint.testing.null_server", ("--tokens", str(FLOOR_TOKENS), "--interval", "0.005")) as (url, _):
         paced_s, _ = uvloop.run(_burst(url, FLOOR_STREAMS * 4, FLOOR_STREAMS))
     per_request = burst_s
     per_token = max(paced_s - burst_s, 0.0) / FLOOR_TOKENS

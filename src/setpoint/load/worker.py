@@ -286,7 +286,9 @@ def main() -> None:
     try:
         uvloop.run(_serve(ticks))
     except SetpointError as error:
-        tick = Tick(worker=-1, time_s=0, started=0, in_flight=0, cpu_s=0, stall_s=0, done=[], failure=str(error), final=True)
+        tick = Tick(
+            worker=-1, time_s=0, started=0, in_flight=0, cpu_s=0, stall_s=0, done=[], failure=str(error), final=True
+        )
         os.write(ticks, frame(tick))
         sys.exit(error.exit_code)
 

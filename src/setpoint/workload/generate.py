@@ -6,6 +6,7 @@ turned by inverse distribution functions; times are rounded to a microsecond, so
 function cannot change a schedule's digest.
 """
 
+import itertools
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -78,7 +79,9 @@ def schedule_for(
     window_s = traffic.duration if duration_s is None else duration_s
     arrivals = _effective(traffic.arrivals, rate_per_s, concurrency)
     if isinstance(arrivals, Replay):
-        return _replay(read_recorded(arrivals.trace, folder), arrivals, seed, window_s, max_requests, rate_per_s)
+        recorded = read_recorded(arrivals.trace, folder)
+        speed = arrivals.speed if rate_per_s is None else rate_per_s / recorded.rate_per_s
+        return _replay(recorded, speed, seed, window_s, max_requests)
     if isinstance(arrivals, Closed):
         count = int(min(max(arrivals.users * window_s * SESSIONS_PER_USER_S, arrivals.users), 20_000))
         count = max(count if max_requests is None else min(count, max_requests), arrivals.users)
@@ -136,7 +139,7 @@ def _starts(arrivals: Arrivals, stream: _Uniform, window_s: float) -> Floats:
     unit = unit[unit < reach]
     if isinstance(arrivals, Ramp):
         unit = _warp(arrivals, unit, window_s)
-    starts = np.round(unit, 6)
+    starts: Floats = np.round(unit, 6)
     return starts[starts < window_s]
 
 
@@ -146,18 +149,18 @@ def _gaps(arrivals: Arrivals, uniform: Floats) -> Floats:
         shape = 1.0 / arrivals.burstiness
         return np.asarray(special.gammaincinv(shape, uniform)) * (arrivals.burstiness / arrivals.rate)
     rate = arrivals.rate if isinstance(arrivals, Poisson) else 1.0
-    return -np.log1p(-uniform) / rate
+    return np.asarray(-np.log1p(-uniform) / rate)
 
 
 def _warp(ramp: Ramp, unit: Floats, window_s: float) -> Floats:
-    """Unit-rate times through the inverse of the ramp's cumulative rate (Çinlar 1975, time change of a Poisson process).
+    """Unit-rate times through the inverse of the ramp's cumulative rate (time change of a Poisson process).
 
-    Cumulative rate at t is ``start·t + (end − start)·t²/(2·window)``.
+    Cumulative rate at t is ``start·t + (end - start)·t²/(2·window)``.
     """
     slope = (ramp.end - ramp.start) / window_s
     if abs(slope) * window_s < 1e-12:
         return unit / ramp.start
-    return (np.sqrt(np.maximum(ramp.start**2 + 2 * slope * unit, 0.0)) - ramp.start) / slope
+    return np.asarray(np.sqrt(np.maximum(ramp.start**2 + 2 * slope * unit, 0.0)) - ramp.start) / slope
 
 
 def _sessions(
@@ -208,11 +211,9 @@ def _later_turns(card: Workload, seed: int, count: int) -> list[tuple[Turn, ...]
     prompts = lengths.draw(_stream(seed, Stream.FOLLOW_UP).take(total))
     outputs = traffic.output_tokens.draw(_stream(seed, Stream.FOLLOW_UP_OUTPUT).take(total))
     pauses = np.round(waits.quantile(_stream(seed, Stream.WAIT).take(total)), 6)
-    turns = [
-        Turn(int(p), int(o), wait_s=float(w), kind=kind) for p, o, w in zip(prompts, outputs, pauses, strict=True)
-    ]
+    turns = [Turn(int(p), int(o), wait_s=float(w), kind=kind) for p, o, w in zip(prompts, outputs, pauses, strict=True)]
     edges = np.concatenate([[0], np.cumsum(counts)])
-    return [tuple(turns[a:b]) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    return [tuple(turns[a:b]) for a, b in itertools.pairwise(edges)]
 
 
 def _with_think_time(sessions: tuple[Session, ...], closed: Closed, seed: int) -> tuple[Session, ...]:
@@ -228,16 +229,8 @@ def _paused(turn: Turn, wait_s: float) -> Turn:
     return Turn(turn.prompt_tokens, turn.output_tokens, turn.prefix_group, turn.prefix_tokens, wait_s, turn.kind)
 
 
-def _replay(
-    recorded: Recorded,
-    replay: Replay,
-    seed: int,
-    window_s: float,
-    max_requests: int | None,
-    rate_per_s: float | None,
-) -> Schedule:
+def _replay(recorded: Recorded, speed: float, seed: int, window_s: float, max_requests: int | None) -> Schedule:
     """The trace's own sends, faster or slower; its order and lengths stay."""
-    speed = replay.speed if rate_per_s is None else rate_per_s / recorded.rate_per_s
     sessions: list[Session] = []
     for arrival in recorded.arrivals:
         start_s = round(arrival.time_s / speed, 6)

@@ -170,9 +170,7 @@ def _mistakes(error: Any, raw: object, reader: _Reader) -> Iterator[Mistake]:  #
     elif kind == "string_pattern_mismatch":
         yield Mistake(reader.file, line, dotted(path), shorten(error["input"]), PATTERNS.get(str(path[-1]), message))
     else:
-        expected = error.get("ctx", {}).get("expected") or message.removeprefix("Value error, ").removeprefix(
-            "expected "
-        )
+        expected = context.get("expected") or message.removeprefix("Value error, ").removeprefix("expected ")
         expected = expected[:1].lower() + expected[1:]
         yield Mistake(reader.file, line, dotted(path), shorten(error["input"]), expected)
 
@@ -180,19 +178,20 @@ def _mistakes(error: Any, raw: object, reader: _Reader) -> Iterator[Mistake]:  #
 def _contradicting(found: list[tuple[str, str]], raw: object, reader: _Reader) -> Iterator[Mistake]:
     """Fields that cannot both be meant, with what stands there."""
     for field, expected in found:
-        path: PATTERNS = {
-    "name": "lower-case letters, digits and dashes, at most 64",
-    "currency": "a three-letter currency code such as USD",
-}
-
-Path_ = tuple(int(p) if p.isdigit() else p for p in field.replace("[", ".").replace("]", "").split("."))
+        path: Path_ = tuple(int(p) if p.isdigit() else p for p in field.replace("[", ".").replace("]", "").split("."))
         here: Any = raw
         for part in path:
-            try:
-                here = here[part]
-            except (LookupError, TypeError):
-                here = None
+            here = _child(here, part)
         yield Mistake(reader.file, reader.line(path), field, shorten(here), expected.removeprefix("expected "))
+
+
+def _child(here: object, part: str | int) -> Any:  # noqa: ANN401 - any YAML value
+    """The value at a key or position; None without one."""
+    if isinstance(here, dict):
+        return here.get(part)
+    if isinstance(here, list) and isinstance(part, int) and part < len(here):
+        return here[part]
+    return None
 
 
 def _in_file(loc: tuple[str | int, ...], raw: object) -> Path_:
@@ -219,7 +218,7 @@ def _fields_at(path: Path_, raw: object) -> list[str]:
     models: list[type[BaseModel]] = [Workload]
     here: Any = raw
     for part in path:
-        here = here[part]
+        here = _child(here, part)
         if isinstance(part, int):
             continue
         annotations = [f.annotation for m in models for n, f in m.model_fields.items() if part in (n, f.alias)]
