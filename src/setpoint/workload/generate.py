@@ -129,8 +129,8 @@ def _starts(arrivals: Arrivals, stream: _Uniform, window_s: float) -> Floats:
     if expected > MAX_SESSIONS:
         raise ValueError(f"expected at most {MAX_SESSIONS:,} sessions, the card asks for {expected:,.0f}")
     if isinstance(arrivals, Constant):
-        return np.round(np.arange(int(np.ceil(expected - 1e-9))) / arrivals.rate, 6)
-    unit: Floats = np.zeros(0)
+        return np.asarray(np.round(np.arange(int(np.ceil(expected - 1e-9))) / arrivals.rate, 6))
+    unit: Floats = np.zeros(0, dtype=np.float64)
     reach = expected if isinstance(arrivals, Ramp) else window_s
     while not len(unit) or unit[-1] < reach:
         uniform = stream.take(max(64, int(expected / 4)))
@@ -139,7 +139,7 @@ def _starts(arrivals: Arrivals, stream: _Uniform, window_s: float) -> Floats:
     unit = unit[unit < reach]
     if isinstance(arrivals, Ramp):
         unit = _warp(arrivals, unit, window_s)
-    starts: Floats = np.round(unit, 6)
+    starts: Floats = np.round(unit, 6).astype(np.float64)
     return starts[starts < window_s]
 
 
@@ -147,7 +147,8 @@ def _gaps(arrivals: Arrivals, uniform: Floats) -> Floats:
     """Gaps between starts; of a unit-rate process for a ramp."""
     if isinstance(arrivals, Gamma):
         shape = 1.0 / arrivals.burstiness
-        return np.asarray(special.gammaincinv(shape, uniform)) * (arrivals.burstiness / arrivals.rate)
+        gaps: Floats = np.asarray(special.gammaincinv(shape, uniform), dtype=np.float64)
+        return gaps * (arrivals.burstiness / arrivals.rate)
     rate = arrivals.rate if isinstance(arrivals, Poisson) else 1.0
     return np.asarray(-np.log1p(-uniform) / rate)
 
@@ -159,7 +160,7 @@ def _warp(ramp: Ramp, unit: Floats, window_s: float) -> Floats:
     """
     slope = (ramp.end - ramp.start) / window_s
     if abs(slope) * window_s < 1e-12:
-        return unit / ramp.start
+        return np.asarray(unit / ramp.start)
     return np.asarray(np.sqrt(np.maximum(ramp.start**2 + 2 * slope * unit, 0.0)) - ramp.start) / slope
 
 

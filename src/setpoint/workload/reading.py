@@ -200,10 +200,9 @@ def _in_file(loc: tuple[str | int, ...], raw: object) -> Path_:
     here: Any = raw
     for i, part in enumerate(loc):
         last = i == len(loc) - 1
-        if (isinstance(here, dict) and part in here) or (
-            isinstance(here, list) and isinstance(part, int) and part < len(here)
-        ):
-            here = here[part]
+        child = _child(here, part)
+        if child is not None or (isinstance(here, dict) and part in here):
+            here = child
         elif not last or not isinstance(here, dict) or "[" in str(part) or str(part) in _TAGS:
             continue
         path.append(part)
