@@ -1,8 +1,9 @@
 """The search for maximum goodput: the highest offered load at which every promise is met.
 
-Bracket by doubling or halving, then bisect on a logarithmic scale. Every step is a run record of one series. A step
-ends early when its verdict is certain or the target saturates. One budget bounds the whole search; what it could not
-decide stays undecided, with what it would take.
+Short steps double or halve the load until it leans from met to missed; longer ones bisect; the last ones confirm the
+two ends, so that the budget goes where the answer is. Every step is a run record of one series, and ends early when
+its verdict is certain or the target saturates. One budget bounds the whole search; what it could not decide stays
+undecided, with what it would take.
 """
 
 import secrets
@@ -22,10 +23,12 @@ from setpoint.records.meta import Series
 from setpoint.units import format_duration, format_number
 from setpoint.workload.card import Workload
 
-RESOLUTION = 1.12  # the search ends when missed and met loads are this close
+RESOLUTION = 1.2  # bisection ends when the loads that lean met and missed are this close
 MOST_STEPS = 16
-LEAST_STEP_S = 8.0
+MOST_CONFIRMATIONS = 2
+LEAST_STEP_S = 10.0
 OVERHEAD_S = 4.0  # a step's preparation, warm-up and drain, until a step has shown its own
+CONFIRM_SHARE = 0.5  # of the budget is kept for confirming the two ends
 MARGIN = 2.5  # samples of a step, in multiples of the fewest that could meet the strictest promise
 
 
@@ -47,6 +50,7 @@ class Step:
         state: Met, missed or undecided; missed also when the target saturated.
         saturated: How it failed to keep up; None when it did.
         wall_s: Time it took, preparation and drain included.
+        long: Whether it was made to decide, not only to find the way.
     """
 
     load: float
@@ -54,6 +58,15 @@ class Step:
     state: State
     saturated: str | None
     wall_s: float
+    long: bool
+
+    @property
+    def lean(self) -> State:
+        """Met or missed: where an undecided step points, by the observed shares alone. It steers, it never decides."""
+        if self.state is not State.UNDECIDED:
+            return self.state
+        verdicts = [v for v in self.outcome.verdicts if v.share is not None]
+        return State.MISSED if any((v.share or 0.0) < v.required for v in verdicts) else State.MET
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +109,7 @@ class _Search:
         self.card = card
         self.closed = closed
         self.deadline_s = time.monotonic() + budget_s
+        self.reserve_s = CONFIRM_SHARE * budget_s
         self.note = note
         self.series = f"goodput-{secrets.token_hex(3)}"
         self.steps: list[Step] = []
@@ -108,60 +122,76 @@ class _Search:
     def highest_met(self) -> Step | None:
         """The highest load met, below every missed one: a met step above a missed one is taken for noise."""
         ceiling = min((s.load for s in self.steps if s.state is State.MISSED), default=np.inf)
-        return max(
-            (s for s in self.steps if s.state is State.MET and s.load < ceiling), key=lambda s: s.load, default=None
-        )
+        return max((s for s in self.steps if s.state is State.MET and s.load < ceiling), key=_load, default=None)
 
     def lowest_missed(self) -> Step | None:
-        return min((s for s in self.steps if s.state is State.MISSED), key=lambda s: s.load, default=None)
+        """The lowest load that missed."""
+        return min((s for s in self.steps if s.state is State.MISSED), key=_load, default=None)
 
-    def barrier(self) -> float | None:
-        """The lowest load above the highest met one that was not met: missed or undecided."""
-        met = self.highest_met()
-        floor = met.load if met is not None else 0.0
-        return min((s.load for s in self.steps if s.state is not State.MET and s.load > floor), default=None)
+    def bracket(self) -> tuple[float | None, float | None]:
+        """Highest load that leans met below the lowest that leans missed, and that one."""
+        leaning: dict[float, State] = {}
+        for step in self.steps:  # of two steps at one load a decided one weighs more, then the later
+            if leaning.get(step.load) is None or step.state is not State.UNDECIDED or self.undecided_at(step.load):
+                leaning[step.load] = step.lean
+        high = min((load for load, lean in leaning.items() if lean is State.MISSED), default=None)
+        low = max((x for x, lean in leaning.items() if lean is State.MET and (high is None or x < high)), default=None)
+        return low, high
 
-    def next_load(self, start: float) -> float | None:
-        """The load to try next; None when the answer is as sharp as it gets."""
+    def undecided_at(self, load: float) -> bool:
+        """Whether no step at this load was decided."""
+        return all(s.state is State.UNDECIDED for s in self.steps if s.load == load)
+
+    def next_step(self, start: float) -> tuple[float, float] | None:
+        """Load and duration to try next; None when the answer is as sharp as it gets."""
         if not self.steps:
-            return self._whole(start)
-        met, barrier = self.highest_met(), self.barrier()
-        if met is None:
-            assert barrier is not None
-            lower = self._whole(barrier / 2)
-            return lower if lower < barrier and lower > start / 1000 else None
-        if barrier is None:
-            return self._whole(met.load * 2)
-        if barrier / met.load <= RESOLUTION:
-            return None
-        middle = self._whole(float(np.sqrt(met.load * barrier)))
-        return middle if met.load < middle < barrier else None
+            return self._whole(start), LEAST_STEP_S
+        low, high = self.bracket()
+        if low is None:
+            assert high is not None
+            lower = self._whole(high / 2)
+            return (lower, LEAST_STEP_S) if lower < high and lower > start / 1000 else None
+        if high is None:
+            return self._whole(low * 2), LEAST_STEP_S
+        middle = self._whole(float(np.sqrt(low * high)))
+        if high / low > RESOLUTION and low < middle < high and self.left_s > self.reserve_s:
+            return middle, self.duration_s(middle, self.left_s - self.reserve_s)
+        return self._confirmation(low, high)
+
+    def _confirmation(self, low: float, high: float) -> tuple[float, float] | None:
+        """The end of the bracket that is not yet decided; each is confirmed once."""
+        for load in (low, high):
+            tries = sum(s.load == load and s.long for s in self.steps)
+            if self.undecided_at(load) and tries < MOST_CONFIRMATIONS:
+                return load, self.duration_s(load, self.left_s)
+        return None
 
     def _whole(self, load: float) -> float:
         return float(max(1, round(load))) if self.closed else float(f"{load:.3g}")
 
-    def duration_s(self, load: float) -> float:
-        """Long enough for the strictest promise, short enough for a few more steps within the budget."""
+    def needed_s(self, load: float) -> float:
+        """How long a step must last for the strictest promise to be decided, if it is kept with a margin."""
         strictest = max((required_share(p) for p in self.card.promises), default=0.5)
         wanted = MARGIN * samples_to_meet(min(strictest, 0.999))
-        rate = load * _turns(self.card) if not self.closed else None
-        needed_s = wanted / rate if rate else self.card.traffic.duration
-        share_s = self.left_s / (3.0 if len(self.steps) < 3 else 2.0) - self.overhead_s
-        return float(np.clip(needed_s, LEAST_STEP_S, max(LEAST_STEP_S, share_s)))
+        return self.card.traffic.duration if self.closed else wanted / (load * _turns(self.card))
 
-    def step(self, load: float) -> Step:
+    def duration_s(self, load: float, available_s: float) -> float:
+        """What is needed, within what is available."""
+        return float(np.clip(self.needed_s(load), LEAST_STEP_S, max(LEAST_STEP_S, available_s - self.overhead_s)))
+
+    def step(self, load: float, duration_s: float) -> Step:
         """Makes one run and adds it."""
-        duration_s = self.duration_s(load)
         offered = None if self.closed else load * _turns(self.card)
         look = EarlyEnd(self.card, offered)
         begun_s = time.monotonic()
         outcome = self.make(load, duration_s, look, Series(id=self.series, kind="goodput", step=len(self.steps)))
         wall_s = time.monotonic() - begun_s
         state = State.MISSED if look.saturated is not None else outcome.state
-        step = Step(load, outcome, state, look.saturated, wall_s)
+        step = Step(load, outcome, state, look.saturated, wall_s, long=duration_s > LEAST_STEP_S)
         self.steps.append(step)
-        self.overhead_s = max(1.0, wall_s - min(duration_s, outcome.summary.window.end_s))
-        self.note(f"{self.words(load)}: {state}")
+        self.overhead_s = min(max(1.0, wall_s - outcome.summary.window.end_s), 2 * OVERHEAD_S)
+        leaning = "" if state is not State.UNDECIDED else f", leaning {step.lean}"
+        self.note(f"{self.words(load)}: {state}{leaning}")
         return step
 
     def words(self, load: float) -> str:
@@ -170,7 +200,8 @@ class _Search:
 
     def result(self, *, sharp: bool, interrupted: bool) -> Search:
         met, missed = self.highest_met(), self.lowest_missed()
-        finished = sharp and met is not None and missed is not None and not interrupted
+        close = met is not None and missed is not None and missed.load / met.load <= RESOLUTION * 1.01
+        finished = sharp and close and not interrupted
         return Search(
             series=self.series,
             steps=tuple(self.steps),
@@ -199,13 +230,11 @@ class _Search:
             return "Even the lowest load tried misses a promise: try lower loads, or look at what limits the target."
         if missed is None:
             return "No load was missed within the budget: give a larger --budget to find the limit."
-        typical = float(np.median([s.wall_s for s in self.steps]))
-        steps = (
-            int(np.ceil(np.log(np.log(missed.load / met.load) / np.log(RESOLUTION)) / np.log(2)))
-            if missed.load > met.load * RESOLUTION
-            else 1
-        )
-        return f"About {format_duration(typical * max(steps, 1))} more would narrow the limit to {RESOLUTION - 1:.0%}."
+        if missed.load / met.load <= RESOLUTION * 1.01:
+            return ""
+        typical = float(np.median([s.wall_s for s in self.steps if s.long] or [self.overhead_s + LEAST_STEP_S]))
+        halvings = np.log2(np.log(missed.load / met.load) / np.log(RESOLUTION))
+        return f"About {format_duration(typical * max(1, int(np.ceil(halvings))))} more would narrow the limit."
 
 
 def find_goodput(
@@ -230,16 +259,20 @@ def find_goodput(
     search = _Search(make, card, closed=closed, budget_s=budget_s, note=note)
     sharp = False
     while len(search.steps) < MOST_STEPS and search.left_s > LEAST_STEP_S + search.overhead_s:
-        load = search.next_load(start)
-        if load is None:
+        following = search.next_step(start)
+        if following is None:
             sharp = True
             break
-        step = search.step(load)
+        step = search.step(*following)
         if step.outcome.interrupted:
             return search.result(sharp=False, interrupted=True)
         if step.outcome.record.meta.reason is not None:
             break  # the target has died: there is nothing to search
     return search.result(sharp=sharp, interrupted=False)
+
+
+def _load(step: Step) -> float:
+    return step.load
 
 
 def _turns(card: Workload) -> float:

@@ -1,0 +1,89 @@
+"""What a fake engine does: its speed, its limits, its faults."""
+
+from enum import StrEnum
+
+import msgspec
+
+
+class FaultKind(StrEnum):
+    """What goes wrong with an answer."""
+
+    FREEZE = "freeze"  # takes the request and never answers
+    STALL = "stall"  # stops in the middle of the answer for `seconds`
+    SLOW = "slow"  # first token `seconds` late
+    TRUNCATE = "truncate"  # a clean end of the body without finish reason
+    RESET = "reset"  # the connection is reset in the middle of the answer
+    ERROR_EVENT = "error_event"  # an error inside a 200
+    REJECT = "reject"  # 429 with Retry-After
+    BUSY = "busy"  # 503
+    FAIL = "fail"  # 500
+    GARBAGE = "garbage"  # 200 with an HTML page
+    EMPTY = "empty"  # a proper end with nothing in it
+    REASONING = "reasoning"  # all tokens are reasoning
+    BAD_TOOL = "bad_tool"  # tool arguments that are not JSON
+    DIE = "die"  # the process ends
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True):
+    """One fault and when it strikes.
+
+    Attributes:
+        kind: What goes wrong.
+        first: Number of the first request that it strikes, from 0.
+        every: It strikes every n-th request from then on.
+        last: Number of the last request that it may strike; None is no end.
+        seconds: For ``stall`` and ``slow``.
+    """
+
+    kind: FaultKind
+    first: int = 0
+    every: int = 1
+    last: int | None = None
+    seconds: float = 1.0
+
+    def strikes(self, number: int) -> bool:
+        """Whether request ``number`` is struck."""
+        inside = number >= self.first and (self.last is None or number <= self.last)
+        return inside and (number - self.first) % self.every == 0
+
+
+class Script(msgspec.Struct, frozen=True, kw_only=True):
+    """A fake engine: a queueing model with slots, prefill and decode.
+
+    Attributes:
+        model: Name it serves.
+        api_key: Key it demands; None demands none.
+        slots: Requests served at once; others wait in order of arrival.
+        prefill_token_s: Prefill seconds a prompt token that is not cached.
+        decode_s: Seconds a decode step with one stream.
+        decode_stream_s: Added to a step for each further stream.
+        output_tokens: Length of an answer that is not forced.
+        honours_ignore_eos: Whether ``ignore_eos`` forces the asked length.
+        reasoning_tokens: Hidden tokens before each answer.
+        template_tokens: Added to each prompt.
+        context_tokens: Longest prompt and answer; more is refused with 400.
+        prefix_cache: Whether prompt blocks of 16 tokens seen before cost nothing.
+        reports_usage: Whether usage is reported.
+        tokenizer: Whether ``/tokenize`` exists.
+        metrics: Whether ``/metrics`` exists.
+        startup_s: Time before it listens.
+        faults: What goes wrong.
+    """
+
+    model: str = "fake"
+    api_key: str | None = None
+    slots: int = 8
+    prefill_token_s: float = 0.0
+    decode_s: float = 0.001
+    decode_stream_s: float = 0.0
+    output_tokens: int = 16
+    honours_ignore_eos: bool = True
+    reasoning_tokens: int = 0
+    template_tokens: int = 8
+    context_tokens: int = 100_000
+    prefix_cache: bool = False
+    reports_usage: bool = True
+    tokenizer: bool = True
+    metrics: bool = True
+    startup_s: float = 0.0
+    faults: tuple[Fault, ...] = ()
