@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from setpoint.metrics.judge import ShareEstimate, estimate
-from setpoint.metrics.promise import PromiseLike, definition_of, within
+from setpoint.metrics.promise import PromiseLike, definition_of, required_share, within
 from setpoint.metrics.table import ExchangeTable, Mask
 from setpoint.metrics.trials import Trials
 from setpoint.metrics.window import SteadyWindow
@@ -54,8 +54,7 @@ def good(promises: Sequence[PromiseLike], table: ExchangeTable) -> Mask:
         assert limit is not None
         if definition.per == "gap":
             # The gap at the promised quantile is within the limit exactly when that share of the gaps is.
-            assert promise.quantile is not None
-            kept &= table.gaps_at_most(limit) >= np.ceil(table.gaps * promise.quantile - 1e-9)
+            kept &= table.gaps_at_most(limit) >= np.ceil(table.gaps * required_share(promise) - 1e-9)
         else:
             values = definition.values(table)
             kept &= np.isnan(values) | within(values, limit)

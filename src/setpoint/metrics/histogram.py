@@ -30,7 +30,8 @@ def log_histogram(ordered: Floats | Gaps, bins_per_decade: int = BINS_PER_DECADE
 
     Equal edges in every run: two histograms can be laid over each other.
     """
-    not_positive = int(np.searchsorted(ordered, 0.0, side="right"))
+    # Bounds in the sample's own precision: numpy would else convert the whole sample.
+    not_positive = int(np.searchsorted(ordered, ordered.dtype.type(0), side="right"))
     if not_positive == len(ordered):
         return Histogram((), (), not_positive)
     first, last = (math.floor(math.log10(v) * bins_per_decade) for v in (ordered[not_positive], ordered[-1]))

@@ -1,6 +1,6 @@
 """All figures of one run, from its exchanges and its card's promises."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from setpoint.metrics.histogram import Histogram, log_histogram
 from setpoint.metrics.percentile import Percentile, ascending, percentile, rank_of
 from setpoint.metrics.promise import PromiseLike, definition_of
 from setpoint.metrics.registry import MetricDefinition
-from setpoint.metrics.table import ExchangeTable, Floats, Gaps, Mask
+from setpoint.metrics.table import ExchangeTable, Floats, Gaps, Ints, Mask
 from setpoint.metrics.window import LittlesLaw, SteadyWindow, littles_law, steady_window
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999)
@@ -169,23 +169,22 @@ def summarise(table: ExchangeTable, promises: Sequence[PromiseLike] = ()) -> Sum
 def distribution(metric: MetricDefinition, table: ExchangeTable, promises: Sequence[PromiseLike] = ()) -> Distribution:
     """One metric over the answered exchanges of a table (the client's own metrics: over all)."""
     wanted = {p.quantile for p in promises if p.quantile is not None and definition_of(p) == metric}
-    values, kept = metric.observed(table)
-    if metric.per == "gap":  # their order is not needed again, and a copy of all gaps is large
-        values.sort()
-    ordered = values if metric.per == "gap" else ascending(values)
+    ordered, rows, at_most = _observations(metric, table)
+    total, session = at_most(np.inf), table.session[rows]
     found = []
     for quantile in sorted({*QUANTILES, *wanted}):
-        value = float(ordered[rank_of(len(ordered), quantile)]) if len(ordered) else 0.0
-        found.append(percentile(ordered, quantile, _spread(metric, table, values, kept, value)))
-    rows = table.answered if metric.answered_only else np.ones(len(table), dtype=np.bool_)
-    defined = int((rows & (table.gaps > 0)).sum()) if metric.per == "gap" else len(ordered)
+        spread = 1.0
+        if len(ordered):
+            spread = design_effect(at_most(float(ordered[rank_of(len(ordered), quantile)])), total, session)
+        found.append(percentile(ordered, quantile, spread))
+    expected = table.answered if metric.answered_only else np.ones(len(table), dtype=np.bool_)
     return Distribution(
         metric=metric.name,
         title=metric.title,
         unit=metric.unit,
         boundary=metric.boundary,
         samples=len(ordered),
-        undefined=int(rows.sum()) - defined,
+        undefined=int(expected.sum() - rows.sum()),
         minimum=float(ordered[0]) if len(ordered) else None,
         mean=float(ordered.mean(dtype=np.float64)) if len(ordered) else None,
         maximum=float(ordered[-1]) if len(ordered) else None,
@@ -194,12 +193,17 @@ def distribution(metric: MetricDefinition, table: ExchangeTable, promises: Seque
     )
 
 
-def _spread(metric: MetricDefinition, table: ExchangeTable, values: Floats | Gaps, kept: Mask, value: float) -> float:
-    """Design effect of "at or below this value"."""
+def _observations(
+    metric: MetricDefinition, table: ExchangeTable
+) -> tuple[Floats | Gaps, Mask, Callable[[float], Ints]]:
+    """Ascending values, the exchanges that have any, and how many of each exchange's are at most a given value."""
+    values, kept = metric.observed(table)
     if metric.per == "gap":
-        rows = table.answered
-        return design_effect(table.gaps_at_most(value)[rows], table.gaps[rows], table.session[rows])
-    return design_effect((values <= value).astype(np.int64), np.ones(len(values)), table.session[kept])
+        del kept  # as large as the gaps
+        values.sort()
+        rows = table.answered & (table.gaps > 0)
+        return values, rows, lambda limit: table.gaps_at_most(limit)[rows]
+    return ascending(values), kept, lambda limit: (values <= limit).astype(np.int64)
 
 
 def throughput(table: ExchangeTable, window: SteadyWindow) -> Throughput | None:

@@ -36,10 +36,11 @@ class Verdict:
         share: Observed share within the limit; None when nothing was observed.
         low: Lower bound of the 95% interval of the share.
         high: Upper bound.
-        samples: Exchanges judged.
+        samples: Exchanges judged; for ITL gaps.
         effective_samples: After correction for shared queues and sessions.
         limit: The limit in base units; None for promises without one (answered share).
-        observed: The metric's value at the promised quantile, in base units; None where the sample has none.
+        observed: The metric's value at the promised quantile over answered exchanges, in base units; None where the
+            sample is too small to bound it.
         more_samples: How many more exchanges would probably decide it; None when decided or unknown.
     """
 
