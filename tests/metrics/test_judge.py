@@ -76,7 +76,7 @@ def test_adding_a_failure_never_improves_a_verdict(
     promise: Promise,
 ) -> None:
     rows = [
-        exchange(i, ttft_s=0.1 if f else 1.0, gaps_s=(0.01, 0.01 if f else 0.1), session=i % sessions)
+        exchange(i, ttft_s=0.1 if f else 1.0, gaps_s=(0.01 if f else 0.1,) * (i % 5), session=i % sessions)
         for i, f in enumerate(fast)
     ]
     rows += [
@@ -186,13 +186,30 @@ def test_looking_needs_more_samples_than_waiting() -> None:
     assert judge(ttft(0.95, 0.8), enough, looks=True).state is State.MET
 
 
-def test_itl_is_a_share_of_gaps_and_a_failure_weighs_as_an_answer_of_its_plan() -> None:
+def test_itl_is_a_share_of_gaps_and_a_failure_weighs_as_an_answer() -> None:
     rows = [exchange(i, gaps_s=(0.01,) * 9, planned_output_tokens=100) for i in range(50)]
     rows += [exchange(50 + i, outcome=Outcome.TRUNCATED, planned_output_tokens=100) for i in range(50)]
     verdict = judge(itl(0.9, 0.05), table(rows))
     assert verdict.samples == 100 * 9
     assert verdict.share == pytest.approx(0.5)
     assert verdict.state is State.MISSED
+
+
+def test_a_few_failed_exchanges_are_a_few_events_however_many_gaps_they_count() -> None:
+    rows = [exchange(i, gaps_s=(0.01,) * 30) for i in range(147)]
+    verdict = judge(itl(0.99, 0.05), table(rows))
+    assert verdict.state is State.MET
+    rows += [exchange(147 + i, outcome=Outcome.REJECTED) for i in range(3)]
+    verdict = judge(itl(0.99, 0.05), table(rows))
+    assert verdict.share == pytest.approx(0.98)
+    assert verdict.state is State.UNDECIDED
+    assert verdict.more_samples is not None
+    assert verdict.more_samples > 100
+
+
+def test_only_failures_miss_an_itl_promise() -> None:
+    verdict = judge(itl(0.9, 0.05), table([exchange(i, outcome=Outcome.ERROR) for i in range(50)]))
+    assert (verdict.state, verdict.share) == (State.MISSED, 0.0)
 
 
 def test_answers_in_one_piece_leave_itl_undecided() -> None:

@@ -200,16 +200,14 @@ def test_gaps_count_by_exchange() -> None:
 def test_a_further_failure_never_shortens_a_burst(failed: list[bool], at: int) -> None:
     before = np.array(failed, dtype=np.bool_)
     after = np.insert(before, min(at, len(before)), values=True)
-    assert longest_burst(after, np.ones(len(after), dtype=np.int64)) >= longest_burst(
-        before, np.ones(len(before), dtype=np.int64)
-    )
+    assert longest_burst(after) >= longest_burst(before)
 
 
 def test_an_outage_is_one_event_and_scattered_failures_are_not() -> None:
     outage = np.zeros(100, dtype=np.bool_)
     outage[40:52] = True
-    assert longest_burst(outage, np.ones(100, dtype=np.int64)) == 12
-    assert longest_burst(np.arange(100) % 4 == 0, np.ones(100, dtype=np.int64)) == 1
+    assert longest_burst(outage) == 12
+    assert longest_burst(np.arange(100) % 4 == 0) == 1
 
 
 @given(st.lists(st.floats(0, 1e5), max_size=100))

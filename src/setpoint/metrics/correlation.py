@@ -68,15 +68,12 @@ def autocorrelation_time(series: Floats) -> float:
     return max(1.0, 2.0 * float(pairs[:last].sum()) - 1.0)
 
 
-def longest_burst(failed: Mask, weight: Ints) -> float:
-    """Weight of the heaviest unbroken run of at least five failures in order of schedule; 1 without one.
+def longest_burst(failed: Mask) -> float:
+    """Length of the longest unbroken run of at least five failures in order of schedule; 1 without one.
 
     Five failures in a row are one event (an outage), not five observations; fewer occur by chance. Adding a failure
     anywhere never makes this smaller.
     """
     edges = np.flatnonzero(np.diff(np.concatenate([[False], failed, [False]]).astype(np.int8)))
-    heaviest = 1.0
-    for first, last in zip(edges[::2], edges[1::2], strict=True):
-        if last - first >= 5:
-            heaviest = max(heaviest, float(weight[first:last].sum()))
-    return heaviest
+    longest = int((edges[1::2] - edges[::2]).max(initial=0))
+    return float(longest) if longest >= 5 else 1.0

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from setpoint.metrics.judge import ShareEstimate, estimate
+from setpoint.metrics.estimate import ShareEstimate, estimate
 from setpoint.metrics.promise import PromiseLike, definition_of, required_share, within
 from setpoint.metrics.table import ExchangeTable, Mask
 from setpoint.metrics.trials import Trials

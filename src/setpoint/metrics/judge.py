@@ -1,28 +1,18 @@
 """From promises and exchanges to verdicts: met, missed, or undecided with the reason.
 
-A promise is a share. Its 95% interval is Wilson's at the effective sample size, or an always-valid one where the run
-may have been stopped early.
-
-Correlation is estimated twice and the larger design effect counts: of "within the limit", and of "within the
-sample's own promised quantile". The second is what the first would be if the promise were just kept, the case that the
-verdict must tell apart; it is needed because a sample that lies all within shows no correlation at all, however
-strongly its latencies follow one another (Wilson's interval takes the variance at the bound for the same reason).
-
-Failures count in full, and correlation is estimated on answered exchanges alone, so that a failure can only lower the
-bounds: adding one never improves a verdict. An outage (five failures in a row) is one event: it widens the interval
-downwards.
+A promise is a share; ``estimate`` gives it a 95% interval, and the interval decides. Adding a failure never improves a
+verdict.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from setpoint.metrics.correlation import design_effect, longest_burst
+from setpoint.metrics.estimate import ShareEstimate, estimate
 from setpoint.metrics.percentile import ascending, percentile
 from setpoint.metrics.promise import PromiseLike, definition_of, required_share
-from setpoint.metrics.proportion import samples_to_decide, samples_to_meet, wilson
-from setpoint.metrics.sequence import always_valid, looks_to_decide
+from setpoint.metrics.proportion import samples_to_decide, samples_to_meet
+from setpoint.metrics.sequence import looks_to_decide
 from setpoint.metrics.table import ExchangeTable
 from setpoint.metrics.trials import Trials, trials_of
 from setpoint.metrics.verdict import State, Verdict
@@ -60,58 +50,6 @@ def still_growing(reason: str) -> Doubt:
 def incomplete(reason: str) -> Doubt:
     """Part of the schedule was not executed."""
     return Doubt(f"run is incomplete: {reason}", frozenset({State.MET}))
-
-
-@dataclass(frozen=True, slots=True)
-class ShareEstimate:
-    """A share of observations with its interval.
-
-    Attributes:
-        share: Certainly inside, over all; None without observations.
-        low: Lower bound, with everything open counted as outside.
-        high: Upper bound, with everything open counted as inside.
-        observations: Number of observations.
-        effective: Effective number, for the lower bound.
-        open: Observations that the client cut off.
-        design_effect: Observations per independent one.
-    """
-
-    share: float | None
-    low: float | None
-    high: float | None
-    observations: int
-    effective: float
-    open: int
-    design_effect: float
-
-
-def estimate(trials: Trials, table: ExchangeTable, *, looks: bool = False) -> ShareEstimate:
-    """The share of a promise with its 95% interval.
-
-    Args:
-        trials: Counts over ``table``.
-        table: Measured exchanges in order of schedule.
-        looks: The sample size was chosen by looking at the data: use the always-valid interval.
-    """
-    n = trials.observations
-    if n == 0:
-        return ShareEstimate(None, None, None, 0, 0.0, 0, 1.0)
-    answered = table.answered
-    total, session = trials.total[answered], table.session[answered]
-    spread = design_effect(trials.inside[answered], total, session)
-    if trials.at_quantile is not None:
-        spread = max(spread, design_effect(trials.at_quantile[answered], total, session))
-    worst = max(spread, longest_burst(table.failed, trials.total))
-    inside, open_ = int(trials.inside.sum()), int(trials.open.sum())
-    low = _interval(inside, n, worst, looks=looks)[0]
-    high = _interval(inside + open_, n, spread, looks=looks)[1]
-    return ShareEstimate(inside / n, low, high, n, n / worst, open_, worst)
-
-
-def _interval(inside: int, total: int, spread: float, *, looks: bool) -> tuple[float, float]:
-    if looks:
-        return always_valid(inside / spread, total / spread)
-    return wilson(inside / total, total / spread)
 
 
 def judge(promise: PromiseLike, table: ExchangeTable, *, doubts: Iterable[Doubt] = (), looks: bool = False) -> Verdict:
@@ -220,12 +158,11 @@ def _why_undecided(found: ShareEstimate, required: float, trials: Trials, *, loo
 def _more_exchanges(found: ShareEstimate, required: float, trials: Trials, *, looks: bool) -> int | None:
     assert found.share is not None
     size = looks_to_decide if looks else samples_to_decide
-    needed = size(found.share, required, found.design_effect)
-    if needed is None:
-        return None
     exchanges = int((trials.total > 0).sum())
-    per_exchange = found.observations / exchanges
-    return max(1, int(np.ceil((needed - found.observations) / per_exchange)))
+    # Where failures leave it open, exchanges decide and not their gaps.
+    per_exchange = 1.0 if found.failures_widen else found.observations / exchanges
+    needed = size(found.share, required, 1.0 if found.failures_widen else found.design_effect)
+    return None if needed is None else max(1, math.ceil(needed / per_exchange) - exchanges)
 
 
 def _observed(promise: PromiseLike, table: ExchangeTable, spread: float) -> float | None:

@@ -74,17 +74,15 @@ def _could_be_within(table: ExchangeTable, known: Mask, inside: Mask, limit_s: f
 
 
 def _gap_trials(table: ExchangeTable, limit_s: float, quantile: float) -> Trials:
-    """ITL: an unanswered exchange counts the gaps that it was planned to have."""
-    inside = table.gaps_at_most(limit_s)
-    observed = table.gaps
-    answered, cancelled = table.answered, table.cancelled
-    planned = planned_gaps(table)
-    total = np.where(answered, observed, np.maximum(planned, np.where(cancelled, observed, 0)))
-    outside = np.where(cancelled, observed - inside, 0)
+    """ITL: an unanswered exchange counts as many gaps as an answered one has on average, or as it was planned to."""
+    answered, observed = table.answered, table.gaps
+    seen = observed[answered & (observed > 0)]
+    mean = max(1, round(float(seen.mean()))) if len(seen) else np.maximum(1, table.planned_output_tokens - 1)
+    total = np.where(answered, observed, mean)
     return Trials(
         total,
-        np.where(answered, inside, 0),
-        np.where(cancelled, total - outside, 0),
+        np.where(answered, table.gaps_at_most(limit_s), 0),
+        np.where(table.cancelled, total, 0),
         table.gaps_at_most(_own(table.gap_s[table.gaps_of(answered)], quantile)),
         int((answered & (observed == 0)).sum()),
         "gaps",
@@ -98,16 +96,3 @@ def _own(values: Floats | Gaps, quantile: float) -> float:
     rank = rank_of(len(values), quantile)
     values.partition(rank)
     return float(values[rank])
-
-
-def planned_gaps(table: ExchangeTable) -> Ints:
-    """Gaps that each exchange was planned to have; at least 1.
-
-    Its planned output tokens less one, times the gaps per planned token of the answered exchanges: where answers end
-    before their limit or chunks carry several tokens, a failure must not weigh more than an answer of the same plan.
-    """
-    tokens = np.maximum(table.planned_output_tokens - 1, 1)
-    answered = table.answered
-    plan = float(tokens[answered].sum())
-    ratio = min(1.0, float(table.gaps[answered].sum()) / plan) if plan else 1.0
-    return np.maximum(1, np.rint(tokens * ratio)).astype(np.int64)
