@@ -1,0 +1,43 @@
+"""The fake engine, launched like any other: for tests, and to try a card without a model."""
+
+import sys
+from pathlib import Path
+
+import msgspec
+
+import setpoint
+from setpoint.engines.adapter import Engine, Launch, Plan
+from setpoint.errors import EngineError
+from setpoint.testing.script import Script
+
+
+def launch(plan: Plan) -> Launch:
+    """Flags are members of ``setpoint.testing.script.Script``."""
+    wanted: dict[str, object] = {"model": plan.served_name, "api_key": plan.api_key}
+    for name, value in plan.flags.items():
+        try:
+            wanted[name] = msgspec.json.decode(value)
+        except msgspec.DecodeError:
+            wanted[name] = value
+    try:
+        script = msgspec.convert(wanted, Script)
+    except msgspec.ValidationError as error:
+        raise EngineError(f"The fake engine cannot be scripted so: {error}.") from None
+    text = msgspec.json.encode(script).decode()
+    argv = (sys.executable, "-m", "setpoint.testing.fake_engine", "--port", str(plan.port), "--script", text)
+    return Launch(argv)
+
+
+def facts(_: Path) -> dict[str, object]:
+    """It has no model."""
+    return {"precision": "none", "model_revision": "none"}
+
+
+FAKE = Engine(
+    name="fake",
+    version=lambda: setpoint.__version__,
+    missing="",
+    launch=launch,
+    start_limit_s=20.0,
+    facts=facts,
+)

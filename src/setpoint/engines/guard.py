@@ -1,0 +1,67 @@
+"""Between us and an engine: ends the engine's whole process group when we are gone, however we went.
+
+``python -m setpoint.engines.guard LOG -- COMMAND…`` starts the command in a session of its own, prints its process
+id, and waits. When its standard input closes (its parent has ended, even by SIGKILL) or it gets SIGTERM, it asks the
+group to end, waits, and kills what is left. Its exit code is the engine's; a signal becomes 128 + its number.
+"""
+
+import contextlib
+import ctypes
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+
+GRACE_S = 8.0
+_PR_SET_PDEATHSIG = 1
+
+
+def _die_with_guard() -> None:
+    """In the child: if the guard itself is killed, the kernel kills the engine's main process."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _end(child: "subprocess.Popen[bytes]") -> None:
+    """TERM to the group, then KILL; the group outlives its leader where sub-processes hang on."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGTERM)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(GRACE_S)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+
+
+def main() -> int:
+    """Entry point of the guard process."""
+    log, separator, *command = sys.argv[1:]
+    assert separator == "--"
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole terminal; our parent decides
+    stop_read, stop_write = os.pipe()
+    signal.signal(signal.SIGTERM, lambda *_: os.write(stop_write, b"x"))
+    with open(log, "ab", buffering=0) as out:  # noqa: PTH123 - a file descriptor for the child
+        child = subprocess.Popen(  # noqa: S603 - the command of an engine adapter
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+            preexec_fn=_die_with_guard,  # noqa: PLW1509
+        )
+    sys.stdout.write(f"{child.pid}\n")
+    sys.stdout.flush()
+    ended = threading.Thread(target=lambda: (child.wait(), os.write(stop_write, b"e")), daemon=True)
+    ended.start()
+    ready, _, _ = select.select([0, stop_read], [], [])
+    while 0 in ready and stop_read not in ready and os.read(0, 4096):
+        ready, _, _ = select.select([0, stop_read], [], [])
+    _end(child)
+    code = child.returncode
+    return code if code >= 0 else 128 - code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
