@@ -12,6 +12,7 @@ from setpoint.metrics.judge import cache_warm, client_bound, judge, judge_all, o
 from setpoint.metrics.table import ExchangeTable
 from setpoint.metrics.verdict import State
 from setpoint.records.exchange import Exchange, Outcome
+from setpoint.workload.promise import Promise as CardPromise
 
 RANK = {State.MISSED: 0, State.UNDECIDED: 1, State.MET: 2}
 FAILURES = [o for o in Outcome if not o.answered and o is not Outcome.CANCELLED]
@@ -223,3 +224,24 @@ def test_quality_is_not_judged_from_latencies() -> None:
     assert verdict.state is State.UNDECIDED
     assert "not measured" in verdict.reason
     assert verdict.required == 0.7
+
+
+def test_an_overload_is_not_met_however_generous_the_limits() -> None:
+    """First tokens come at once, the streams get slower and slower: the backlog grows while TTFT holds."""
+    rows = table([exchange(i, at=0.1 * i, gaps_s=(0.1 * i,)) for i in range(300)])
+    assert judge(ttft(0.9, 0.8), rows).state is State.MET
+    (verdict,) = judge_all([ttft(0.9, 0.8)], rows)
+    assert verdict.state is State.UNDECIDED
+    assert "no steady state: in flight rose" in verdict.reason
+    (missed,) = judge_all([ttft(0.9, 0.05)], rows)
+    assert missed.state is State.MISSED
+
+
+def test_the_promise_of_a_card_is_judged_as_it_stands() -> None:
+    promises = [
+        CardPromise.model_validate(line)
+        for line in ("p90 ttft <= 800 ms", "p90 ttft <= 1 ms from any token", "answered >= 90%", "p90 itl <= 50 ms")
+    ]
+    verdicts = judge_all(promises, table([exchange(i) for i in range(100)]))
+    assert [v.state for v in verdicts] == [State.MET, State.MISSED, State.MET, State.MET]
+    assert verdicts[0].promise == "p90 TTFT ≤ 800 ms"

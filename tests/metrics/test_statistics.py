@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.signal import lfilter
 from scipy.stats import binomtest, norm, quantile_test
 
-from setpoint.metrics.correlation import autocorrelation_time, design_effect, longest_burst
+from setpoint.metrics.correlation import autocorrelation_time, design_effect, design_effect_of_limit, longest_burst
 from setpoint.metrics.histogram import log_histogram
 from setpoint.metrics.percentile import fewest_samples, percentile, percentiles
 from setpoint.metrics.proportion import samples_to_decide, samples_to_meet, wilson
@@ -187,6 +187,16 @@ def test_correlated_exchanges_are_worth_fewer() -> None:
     assert design_effect(blocks, np.ones(400), rows // 10) > 4
     assert design_effect(independent, np.ones(400), np.zeros(400, dtype=np.int64)) == 400
     assert design_effect(np.ones(400), np.ones(400), rows) == 1
+
+
+def test_a_sample_all_within_is_judged_by_how_its_latencies_follow_one_another() -> None:
+    generator = np.random.default_rng(6)
+    noise: Floats = generator.normal(size=400)
+    slow: Floats = lfilter([1.0], [1.0, -0.95], noise)
+    rows = np.arange(400)
+    assert design_effect_of_limit(noise, 100.0, 0.9, rows) < 2
+    assert design_effect_of_limit(slow, 100.0, 0.9, rows) > 4
+    assert design_effect_of_limit(np.empty(0), 1.0, 0.9, rows[:0]) == 1
 
 
 def test_gaps_count_by_exchange() -> None:

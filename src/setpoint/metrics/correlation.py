@@ -49,6 +49,22 @@ def design_effect(inside: Floats | Ints, total: Floats | Ints, session: Ints) ->
     return max(1.0, variance / (observations * share * (1 - share)) * widening)
 
 
+def design_effect_of_limit(values: Floats, limit: float, quantile: float, session: Ints) -> float:
+    """The larger of the design effects of "at most ``limit``" and "at most the sample's own ``quantile``".
+
+    Args:
+        values: One latency an answered exchange, in order of schedule, without NaN.
+        limit: The promised limit, in the values' unit.
+        quantile: The promised quantile.
+        session: Session of each exchange.
+    """
+    if not len(values):
+        return 1.0
+    one = np.ones(len(values))
+    own = float(np.quantile(values, quantile, method="inverted_cdf"))
+    return max(design_effect((values <= bound).astype(np.int64), one, session) for bound in (limit, own))
+
+
 def autocorrelation_time(series: Floats) -> float:
     """Integrated autocorrelation time ``1 + 2 Σ r(lag)`` by Geyer's initial positive sequence; at least 1.
 

@@ -16,6 +16,7 @@ from setpoint.metrics.sequence import looks_to_decide
 from setpoint.metrics.table import ExchangeTable
 from setpoint.metrics.trials import Trials, trials_of
 from setpoint.metrics.verdict import State, Verdict
+from setpoint.metrics.window import steady_window
 from setpoint.units import format_duration, format_share
 
 
@@ -112,8 +113,17 @@ def judge_all(
     doubts: Iterable[Doubt] = (),
     looks: bool = False,
 ) -> list[Verdict]:
-    """One verdict a promise, in the same order."""
-    doubts = tuple(doubts)
+    """One verdict a promise, in the same order.
+
+    A run whose number in flight still rose when the sends ended may meet every promise and yet not keep up; nothing is
+    called met then. Steps of a search (``looks``) end at any moment, ramp-up included; who ends them watches the
+    backlog.
+    """
+    doubts = list(doubts)
+    if not looks:
+        window = steady_window(table)
+        if window.growing:
+            doubts.append(still_growing(window.reason))
     return [judge(promise, table, doubts=doubts, looks=looks) for promise in promises]
 
 
