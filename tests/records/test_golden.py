@@ -3,9 +3,11 @@
 import shutil
 from pathlib import Path
 
+import polars as pl
 import pytest
 from tests.records.make_golden import rows
 
+from setpoint.errors import RecordError
 from setpoint.records.meta import Status
 from setpoint.records.record import RunRecord
 from setpoint.records.store import RunStore
@@ -38,6 +40,25 @@ def test_a_closed_run_is_complete_and_a_crashed_one_is_not() -> None:
     assert crashed.meta.status is Status.INCOMPLETE
     assert crashed.meta.reason == "the process that wrote it ended without closing it"
     assert crashed.torn_entries() == 1
+
+
+def test_a_column_that_an_older_version_lacks_reads_as_its_default(tmp_path: Path) -> None:
+    shutil.copytree(V1 / "closed", tmp_path / "run")
+    path = tmp_path / "run" / "exchanges.parquet"
+    pl.read_parquet(path).drop("reused_connection", "within").write_parquet(path)
+    found = list(RunRecord(tmp_path / "run").iter_exchanges())
+    assert sorted(found, key=lambda e: e.index) == rows()
+    assert RunRecord(tmp_path / "run").exchanges()["reused_connection"].to_list() == [None] * 4
+
+
+def test_a_damaged_parquet_file_is_a_clear_error(tmp_path: Path) -> None:
+    shutil.copytree(V1 / "closed", tmp_path / "run")
+    path = tmp_path / "run" / "exchanges.parquet"
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(RecordError, match=r"cannot read .*exchanges.parquet"):
+        RunRecord(tmp_path / "run").exchanges()
+    with pytest.raises(RecordError, match=r"cannot read .*exchanges.parquet"):
+        list(RunRecord(tmp_path / "run").iter_exchanges())
 
 
 def test_a_crashed_run_can_be_recovered(tmp_path: Path) -> None:

@@ -61,3 +61,12 @@ def test_a_name_that_begins_alike_is_another_pin(tmp_path: Path) -> None:
     a, b = run(tmp_path, engine_version="1"), run(tmp_path, engine_version="2")
     with pytest.raises(PinsDiffer, match="more than engine"):
         compare(a, b, "engine")
+
+
+def test_the_schedule_may_differ_where_it_follows_from_the_variable(tmp_path: Path) -> None:
+    a = run(tmp_path, load="1/s", schedule_digest="x")
+    b = run(tmp_path, load="2/s", schedule_digest="y")
+    assert [d.pin for d in compare(a, b, "load").changes] == ["load"]
+    c = run(tmp_path, load="1/s", schedule_digest="y", model="n")
+    with pytest.raises(PinsDiffer, match="schedule_digest: x against y"):
+        compare(a, c, "model")

@@ -165,8 +165,13 @@ def scan(path: Path, schema: pl.Schema) -> pl.LazyFrame:
 
 
 def exchanges_of(frame: pl.DataFrame) -> list[Exchange]:
-    """The rows of a frame with all exchange columns."""
-    return msgspec.convert(frame.to_dicts(), list[Exchange])
+    """The rows of a frame with all exchange columns; nulls of a column that an older version lacks become defaults."""
+    rows = frame.to_dicts()
+    for name in _DEFAULTED:
+        if frame[name].null_count() == frame.height:
+            for row in rows:
+                del row[name]
+    return msgspec.convert(rows, list[Exchange])
 
 
 def empty_frame(schema: pl.Schema) -> pl.DataFrame:
@@ -194,5 +199,6 @@ def _unreadable(path: Path, error: Exception) -> RecordError:
     return RecordError(f"cannot read {path}: {_first_line(error)}.", fix="Restore it from a copy, or delete the run.")
 
 
+_DEFAULTED = tuple(f.name for f in msgspec.structs.fields(Exchange) if f.default is not msgspec.NODEFAULT)
 assert tuple(EXCHANGE_SCHEMA) == struct_names(Exchange)
 assert tuple(SIGNAL_SCHEMA) == struct_names(SignalRow)

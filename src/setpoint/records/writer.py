@@ -55,13 +55,18 @@ class RunWriter:
         self.meta = meta
         self._journals: dict[int, Journal[Exchange]] = {}
         self._signals: Journal[SignalRow] | None = None
+        self._lock, self._log = -1, -1
         try:
             self._lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._log = os.open(path / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            self._write_meta(meta)
         except OSError as e:
+            self._close_files()
             raise cannot_write(path, e) from e
-        self._write_meta(meta)
+        except RecordError:
+            self._close_files()
+            raise
 
     @property
     def id(self) -> str:
@@ -206,6 +211,10 @@ class RunWriter:
             return
 
     def _release(self) -> None:
-        os.close(self._log)
         (self.path / LOCK).unlink(missing_ok=True)
-        os.close(self._lock)
+        self._close_files()
+
+    def _close_files(self) -> None:
+        for fd in (self._log, self._lock):
+            if fd >= 0:
+                os.close(fd)
