@@ -72,3 +72,22 @@ def test_a_closed_run_takes_nothing_more(tmp_path: Path) -> None:
     writer.finish()
     with pytest.raises(RecordError, match="is closed"):
         writer.log("late")
+
+
+def test_a_signal_has_a_value_exactly_when_it_is_ok() -> None:
+    for state in SignalState:
+        for value in (0.0, None):
+            if (state is SignalState.OK) == (value is not None):
+                assert SignalRow(time_s=0, signal="s", value=value, state=state, source="").value == value
+            else:
+                with pytest.raises(ValueError, match="only ok has a value"):
+                    SignalRow(time_s=0, signal="s", value=value, state=state, source="")
+
+
+def test_what_json_cannot_hold_is_refused_and_the_run_goes_on(tmp_path: Path) -> None:
+    writer = RunStore(tmp_path).create("chat")
+    with pytest.raises(RecordError, match="log event odd"):
+        writer.log("odd", thing=object())
+    with pytest.raises(RecordError, match="cannot be written as JSON"):
+        writer.update(pins={"thing": object()})
+    assert writer.finish(pins={"model": "m"}).meta.pins == {"model": "m"}
