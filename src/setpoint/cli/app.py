@@ -1,5 +1,6 @@
 """The tree of verbs."""
 
+import importlib
 from typing import Annotated
 
 import typer
@@ -46,3 +47,12 @@ def invoke(tree: typer.Typer, argv: list[str]) -> int:
         show()
         return int(getattr(error, "exit_code", 2))
     return result if isinstance(result, int) else 0
+
+
+def _register() -> None:
+    """Each module of verbs adds itself; imported here, since they import the tree."""
+    for name in ("card", "bench", "runs", "engines"):
+        importlib.import_module(f"setpoint.cli.{name}")
+
+
+_register()

@@ -1,0 +1,110 @@
+"""One run as a report sees it: its load, figures and verdicts, from the record alone."""
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import msgspec
+import polars as pl
+
+from setpoint.metrics.judge import incomplete, judge_all, overall
+from setpoint.metrics.summary import Summary, summarise
+from setpoint.metrics.table import ExchangeTable
+from setpoint.metrics.verdict import State, Verdict
+from setpoint.records.record import RunRecord
+from setpoint.units import format_number
+from setpoint.workload.card import Workload
+
+
+@dataclass(frozen=True)
+class Step:
+    """A run of a series, or the only one."""
+
+    record: RunRecord
+
+    @cached_property
+    def card(self) -> Workload | None:
+        """The card; None when the run ended before it was known, or another version wrote it."""
+        with contextlib.suppress(ValueError):
+            return Workload.model_validate(self.record.meta.card)
+        return None
+
+    @cached_property
+    def summary(self) -> Summary:
+        """As recorded; computed anew from the exchanges where the run was never closed."""
+        stored = self.record.meta.summary
+        if stored is not None:
+            with contextlib.suppress(msgspec.ValidationError):
+                return Summary.from_dict(stored)
+        return summarise(ExchangeTable.from_record(self.record), self.card.promises if self.card else ())
+
+    @cached_property
+    def verdicts(self) -> list[Verdict]:
+        """As recorded; judged anew, with doubt, where the run was never closed."""
+        stored = self.record.meta.verdicts
+        if stored:
+            return [msgspec.convert(v, Verdict) for v in stored]
+        if self.card is None:
+            return []
+        doubt = incomplete(self.record.meta.reason or "it was not closed")
+        return judge_all(self.card.promises, ExchangeTable.from_record(self.record), doubts=[doubt])
+
+    @property
+    def state(self) -> State:
+        """Of all promises."""
+        return overall(self.verdicts)
+
+    @property
+    def load(self) -> float:
+        """Offered requests a second, or users in closed loop; 0 when unknown."""
+        schedule = self.record.meta.schedule
+        if schedule is None:
+            return 0.0
+        return float(schedule.concurrency or schedule.offered_per_s or 0.0)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the load is a number of users."""
+        schedule = self.record.meta.schedule
+        return schedule is not None and schedule.concurrency is not None
+
+    @property
+    def words(self) -> str:
+        """The load in words."""
+        if self.closed:
+            return f"{self.load:.0f} users"
+        return f"{format_number(self.load)} requests/s" if self.load else "an unknown load"
+
+    @property
+    def client(self) -> Mapping[str, Any]:
+        """The client certificate; empty without one."""
+        return self.record.meta.client or {}
+
+    @cached_property
+    def signals(self) -> pl.DataFrame:
+        """Signal readings."""
+        return self.record.signals()
+
+    def signal_mean(self, name: str) -> float | None:
+        """Mean of a signal while requests were sent; None without readings."""
+        window = self.summary.window
+        frame = self.signals.filter(
+            (pl.col("signal") == name)
+            & pl.col("value").is_not_null()
+            & pl.col("time_s").is_between(window.start_s, window.end_s)
+        )
+        mean = frame["value"].mean()
+        return float(mean) if isinstance(mean, int | float) else None
+
+    def percentile(self, metric: str, quantile: float) -> float | None:
+        """A percentile of the summary; None where it was not computed or the sample cannot bound it."""
+        distribution = self.summary.distributions.get(metric)
+        found = distribution.at(quantile) if distribution is not None else None
+        return None if found is None else found.value
+
+
+def in_order(records: list[RunRecord]) -> list[Step]:
+    """Steps by load, then by time."""
+    return sorted((Step(r) for r in records), key=lambda s: (s.load, s.record.id))
