@@ -128,9 +128,7 @@ def _remote(options: TargetOptions, dialect: Dialect, note: Note) -> OpenTarget:
     remote = asyncio.run(describe(target))
     target = replace(target, metrics_url=remote.metrics_url)
     known = f"{remote.engine or 'an unknown engine'} {remote.version or ''}".strip()
-    note(
-        f"{target.base_url} answers as {target.model} ({known})"
-    )
+    note(f"{target.base_url} answers as {target.model} ({known})")
     sampler = SignalSampler(target, remote.engine, host=host_sampler(None))
     return OpenTarget(target, remote.pins(), sampler, None, local=False)
 

@@ -15,9 +15,15 @@ def bench(
     card: opt.Card,
     *,
     url: opt.Url = None,
-    rate: Annotated[str | None, typer.Option(help='Session starts, e.g. "2/s"; several with commas are a sweep.')] = None,
-    concurrency: Annotated[str | None, typer.Option(help="Users in closed loop; several with commas are a sweep.")] = None,
-    find_goodput: Annotated[bool, typer.Option("--find-goodput", help="Search for the highest load that keeps every promise.")] = False,
+    rate: Annotated[
+        str | None, typer.Option(help='Session starts, e.g. "2/s"; several with commas are a sweep.')
+    ] = None,
+    concurrency: Annotated[
+        str | None, typer.Option(help="Users in closed loop; several with commas are a sweep.")
+    ] = None,
+    find_goodput: Annotated[
+        bool, typer.Option("--find-goodput", help="Search for the highest load that keeps every promise.")
+    ] = False,
     duration: Annotated[str | None, typer.Option(help="Send window of one run, instead of the card's.")] = None,
     budget: opt.Budget = None,
     model: opt.Model = None,

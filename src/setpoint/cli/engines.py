@@ -20,7 +20,9 @@ def _say(sentence: str) -> None:
 
 @models.command("pull")
 def pull(
-    name: Annotated[str, typer.Argument(help="smollm2-135m-instruct, or hf://org/name[@revision].")], *, json: Json = False
+    name: Annotated[str, typer.Argument(help="smollm2-135m-instruct, or hf://org/name[@revision].")],
+    *,
+    json: Json = False,
 ) -> None:
     """Fetch a model into the cache and check it."""
     from setpoint.engines.store import resolve
@@ -42,7 +44,11 @@ def list_models(*, json: Json = False) -> None:
         emit_json([{"name": n, "path": str(p), "bytes": size} for n, p, size in here])
         return
     rows = [(n, format_bytes(size), str(p)) for n, p, size in here]
-    rows += [(m.name, format_bytes(m.size), "not here: setpoint models pull " + m.name) for m in EMBEDDED.values() if m.name not in {n for n, _, _ in here}]
+    rows += [
+        (m.name, format_bytes(m.size), "not here: setpoint models pull " + m.name)
+        for m in EMBEDDED.values()
+        if m.name not in {n for n, _, _ in here}
+    ]
     stdout().print(table(("model", "size", "where"), rows))
 
 

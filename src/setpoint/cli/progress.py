@@ -57,7 +57,7 @@ class Reporter:
         self._last_phase = moment.phase
         self._show(run_line(moment), changed and self._live is None and moment.phase is Phase.WARM_UP)
 
-    def _show(self, line: str, worth_a_line: bool) -> None:  # noqa: FBT001 - two callers, both here
+    def _show(self, line: str, worth_a_line: bool) -> None:
         if self._quiet:
             return
         if self._live is not None:

@@ -79,15 +79,21 @@ def compare(
     console = stdout()
     for change in allowed.changes:
         console.print(str(change), soft_wrap=True)
-    console.print(table(("metric", a.id[-6:], b.id[-6:], "ratio"), ((r.metric, r.first, r.second, r.ratio) for r in rows)))
+    console.print(
+        table(("metric", a.id[-6:], b.id[-6:], "ratio"), ((r.metric, r.first, r.second, r.ratio) for r in rows))
+    )
     if allowed.unknown:
         console.print(f"Not known of either run, so assumed equal: {', '.join(allowed.unknown)}", soft_wrap=True)
-    console.print("Two runs show no more than this: for a verdict on a change, repeat both arms interleaved.", soft_wrap=True)
+    console.print(
+        "Two runs show no more than this: for a verdict on a change, repeat both arms interleaved.", soft_wrap=True
+    )
 
 
 @app.command("report")
 def report(
-    refs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Runs; one step of a series brings the whole series.")],
+    refs: Annotated[
+        list[str], typer.Argument(metavar="RUN...", help="Runs; one step of a series brings the whole series.")
+    ],
     *,
     runs: opt.Runs = opt.RUNS,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File: .html, .md or .json.")] = None,

@@ -1,0 +1,168 @@
+"""Records into the content of a report."""
+
+from collections.abc import Sequence
+
+from setpoint.errors import UsageError
+from setpoint.metrics.verdict import State, Verdict
+from setpoint.records.record import RunRecord
+from setpoint.records.store import RunStore
+from setpoint.report import sections
+from setpoint.report.content import LoadVerdicts, RecordFacts, Report, VerdictRow
+from setpoint.report.step import Step, in_order
+from setpoint.units import format_duration, format_number, format_share
+
+
+def build(records: Sequence[RunRecord]) -> Report:
+    """The report on one run, or on the runs of a series.
+
+    Raises:
+        UsageError: no record, or records of different cards.
+    """
+    if not records:
+        raise UsageError("There is no run to report on.")
+    cards = {r.meta.card_name for r in records}
+    if len(cards) > 1:
+        raise UsageError(f"These runs are of different cards: {', '.join(sorted(cards))}.", fix="Report on one card.")
+    steps = in_order(list(records))
+    pivots = _pivots(steps)
+    newest = max(records, key=lambda r: r.meta.created)
+    target = newest.meta.target
+    return Report(
+        title=f"{newest.meta.card_name} on {target.get('model', 'an unknown model')}",
+        created=newest.meta.created[:19].replace("T", " ") + " UTC",
+        headline=_headline(steps),
+        state=_state(steps),
+        verdicts=tuple(_load_verdicts(s) for s in pivots),
+        sections=sections.all_sections(steps, pivots),
+        records=tuple(_record_facts(s) for s in steps),
+    )
+
+
+def with_series(store: RunStore, records: list[RunRecord]) -> list[RunRecord]:
+    """The records, and all others of the series that they belong to."""
+    wanted = {r.meta.series.id for r in records if r.meta.series is not None}
+    if not wanted:
+        return records
+    known = {r.id for r in records}
+    more = [x for x in store.list() if x.series is not None and x.series.id in wanted and x.id not in known]
+    return records + [store.open(x.path) for x in more]
+
+
+def highest_met(steps: Sequence[Step]) -> Step | None:
+    """The highest load met below every missed one."""
+    ceiling = min((s.load for s in steps if s.state is State.MISSED), default=float("inf"))
+    return max((s for s in steps if s.state is State.MET and s.load < ceiling), key=lambda s: s.load, default=None)
+
+
+def lowest_missed(steps: Sequence[Step]) -> Step | None:
+    """The lowest load that missed."""
+    return min((s for s in steps if s.state is State.MISSED), key=lambda s: s.load, default=None)
+
+
+def _pivots(steps: Sequence[Step]) -> list[Step]:
+    """The runs that the answer rests on."""
+    met, missed = highest_met(steps), lowest_missed(steps)
+    found = [s for s in (met, missed) if s is not None]
+    if found:
+        return found
+    return [max(steps, key=lambda s: s.summary.exchanges)]
+
+
+def _state(steps: Sequence[Step]) -> State:
+    if highest_met(steps) is not None:
+        return State.MET
+    return State.MISSED if lowest_missed(steps) is not None else State.UNDECIDED
+
+
+def _headline(steps: Sequence[Step]) -> str:
+    met, missed = highest_met(steps), lowest_missed(steps)
+    if not any(s.verdicts for s in steps):
+        return "The card promises nothing, so there is nothing to judge."
+    if met is not None:
+        per_s = met.summary.goodput.per_s
+        goodput = f" (goodput {format_number(per_s)} requests/s)" if per_s is not None else ""
+        answer = f"Serves {met.words} within every promise{goodput}"
+        if missed is None:
+            return f"{answer}; no higher load was missed for certain."
+        return f"{answer}; at {missed.words} {_broken(missed)}."
+    if missed is not None:
+        return f"Does not keep its promises at {missed.words}: {_broken(missed)}."
+    best = max(steps, key=lambda s: s.summary.exchanges)
+    why = next((v for v in best.verdicts if v.state is State.UNDECIDED), None)
+    reason = f"{why.promise}: {why.reason}" if why is not None else best.record.meta.reason or "nothing was measured"
+    more = max((v.more_samples or 0 for v in best.verdicts), default=0)
+    takes = f" About {more:,} more requests at this load would decide it." if more else ""
+    return f"Undecided at {best.words}. {reason}.{takes}"
+
+
+def _broken(step: Step) -> str:
+    verdict = next(v for v in step.verdicts if v.state is State.MISSED)
+    share = (
+        ""
+        if verdict.share is None
+        else f" ({format_share(verdict.share)} within, {format_share(verdict.required)} promised)"
+    )
+    return f"{verdict.promise} is missed{share}"
+
+
+def _load_verdicts(step: Step) -> LoadVerdicts:
+    return LoadVerdicts(step.words, step.record.id, step.state, tuple(verdict_row(v) for v in step.verdicts))
+
+
+def verdict_row(verdict: Verdict) -> VerdictRow:
+    """A verdict as shown."""
+    interval = (
+        "unknown"
+        if verdict.low is None or verdict.high is None
+        else f"{format_share(verdict.low)} to {format_share(verdict.high)}"
+    )
+    effective = f"{verdict.effective_samples:,.0f} effective"
+    return VerdictRow(
+        promise=verdict.promise,
+        state=verdict.state,
+        share="unknown" if verdict.share is None else format_share(verdict.share),
+        interval=interval,
+        required=format_share(verdict.required),
+        observed=_observed(verdict),
+        samples=f"{verdict.samples:,} ({effective})",
+        reason=verdict.reason,
+    )
+
+
+def _observed(verdict: Verdict) -> str:
+    if verdict.limit is None:
+        return "–"  # noqa: RUF001 - a dash: shares have no quantile
+    return "n too small" if verdict.observed is None else format_duration(verdict.observed)
+
+
+def _record_facts(step: Step) -> RecordFacts:
+    meta = step.record.meta
+    status = str(meta.status) if meta.reason is None else f"{meta.status}: {meta.reason}"
+    return RecordFacts(
+        id=step.record.id,
+        path=str(step.record.path),
+        load=step.words,
+        status=status,
+        reproduce=_reproduce(step),
+        pins=dict(meta.pins),
+    )
+
+
+def _reproduce(step: Step) -> str:
+    """The command that makes such a run again; the card is in run.json."""
+    meta, schedule = step.record.meta, step.record.meta.schedule
+    parts = ["setpoint bench", f"{meta.card_name}.yaml"]
+    engine = meta.pins.get("engine")
+    if engine and meta.pins.get("engine_flags") is not None:
+        parts.append(f"--engine {engine}")
+        parts += [f"--flag {name}={value}" for name, value in dict(meta.pins["engine_flags"]).items()]
+    else:
+        parts.append(f"--url {meta.target.get('base_url', 'URL')}")
+    if schedule is not None:
+        label = str(meta.pins.get("load", ""))
+        if schedule.concurrency is not None:
+            parts.append(f"--concurrency {schedule.concurrency}")
+        elif label.endswith("sessions/s"):
+            parts.append(f"--rate {label.removesuffix(' sessions/s').replace(',', '')}/s")
+        parts += [f"--duration {schedule.duration_s:.0f}s", f"--seed {schedule.seed}"]
+    return " ".join(parts)
