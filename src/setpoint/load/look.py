@@ -7,15 +7,13 @@ after every answer does not turn noise into certainty.
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from setpoint.load.messages import Brief
 from setpoint.load.progress import Tally
-from setpoint.metrics.correlation import design_effect
+from setpoint.metrics.correlation import design_effect, design_effect_of_limit
 from setpoint.metrics.promise import required_share
 from setpoint.metrics.sequence import always_valid
 from setpoint.metrics.verdict import State
-from setpoint.units import format_duration
 from setpoint.workload.card import Workload
 from setpoint.workload.promise import Boundary, Metric, Promise
 
@@ -113,23 +111,20 @@ def finished_prefix(briefs: Sequence[Brief]) -> list[Brief]:
 def _state(promise: Promise, briefs: Sequence[Brief]) -> State:
     if len(briefs) < FEWEST:
         return State.UNDECIDED
-    within, known = _within(promise, briefs)
-    sessions = np.array([b.session for b in briefs], dtype=np.int64)[known]
-    inside = within[known].astype(np.int64)
-    one = np.ones(len(inside), dtype=np.int64)
-    spread = max(design_effect(inside, one, sessions), 1.0)
-    low, high = always_valid(float(inside.sum()) / spread, len(inside) / spread)
     required = required_share(promise)
-    return State.MET if low >= required else State.MISSED if high < required else State.UNDECIDED
-
-
-def _within(promise: Promise, briefs: Sequence[Brief]) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Which exchanges keep the limit, and for which that is defined."""
     answered = np.array([b.outcome.answered for b in briefs])
+    sessions = np.array([b.session for b in briefs], dtype=np.int64)
     if promise.limit_s is None:
-        return answered, np.ones(len(briefs), dtype=bool)
-    values = np.array([_value(promise.metric, b) for b in briefs], dtype=np.float64)
-    return answered & (values <= promise.limit_s), ~(answered & np.isnan(values))
+        inside, known, spread = answered, np.ones(len(briefs), dtype=bool), 1.0
+    else:
+        values = np.array([_value(promise.metric, b) for b in briefs], dtype=np.float64)
+        inside, known = answered & (values <= promise.limit_s), ~(answered & np.isnan(values))
+        seen = answered & known
+        spread = design_effect_of_limit(values[seen], promise.limit_s, required, sessions[seen])
+    one = np.ones(int(known.sum()), dtype=np.int64)
+    spread = max(spread, design_effect(inside[known].astype(np.int64), one, sessions[known]), 1.0)
+    low, high = always_valid(float(inside[known].sum()) / spread, len(one) / spread)
+    return State.MET if low >= required else State.MISSED if high < required else State.UNDECIDED
 
 
 def _value(metric: Metric, brief: Brief) -> float:
@@ -139,8 +134,3 @@ def _value(metric: Metric, brief: Brief) -> float:
         Metric.E2E: brief.done_s - brief.scheduled_s,
     }[metric]
     return float("nan") if value is None else value
-
-
-def sentence(reason: str | None, elapsed_s: float) -> str:
-    """A step's end in words."""
-    return "" if reason is None else f"ended after {format_duration(elapsed_s)}: {reason}"

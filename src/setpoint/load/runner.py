@@ -138,10 +138,12 @@ class _Run:
         client = Client(spec.target, timeouts=spec.timeouts, origin_s=started_s)
         self.phase = Phase.WARM_UP
         self._tell(f"{warmup} warm-up requests")
-        prepared = await self._unless_interrupted(
-            prepare(client, spec.card, spec.schedule.sessions, spec.schedule.seed, self.nonce, warmup)
-        )
-        await client.close()
+        try:
+            prepared = await self._unless_interrupted(
+                prepare(client, spec.card, spec.schedule.sessions, spec.schedule.seed, self.nonce, warmup)
+            )
+        finally:
+            await client.close()
         origin_s = time.monotonic() + HEAD_START_S
         crew_size = self._crew_size()
         self._journal_warm_up(prepared, started_s - origin_s, crew_size)

@@ -1,35 +1,32 @@
 """The search for maximum goodput: the highest offered load at which every promise is met.
 
-Short steps double or halve the load until it leans from met to missed; longer ones bisect; the last ones confirm the
-two ends, so that the budget goes where the answer is. Every step is a run record of one series, and ends early when
-its verdict is certain or the target saturates. One budget bounds the whole search; what it could not decide stays
-undecided, with what it would take.
+``ladder`` says which load comes next; here each step is made as a run record of one series, ends early when its
+verdict is certain or the target saturates, and all of it stays within one budget. What the budget could not decide
+stays undecided, with what it would take.
 """
 
+import math
 import secrets
+import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-
+from setpoint.load.ladder import RESOLUTION, SHORT_S, Attempt, Ladder
 from setpoint.load.look import EarlyEnd
 from setpoint.load.runner import Outcome
+from setpoint.metrics.capacity import highest_met, lowest_missed, overall_state
 from setpoint.metrics.promise import required_share
-from setpoint.metrics.proportion import samples_to_meet
+from setpoint.metrics.sequence import looks_to_decide
 from setpoint.metrics.verdict import State
 from setpoint.records.meta import Series
 from setpoint.units import format_duration, format_number
 from setpoint.workload.card import Workload
 
-RESOLUTION = 1.2  # bisection ends when the loads that lean met and missed are this close
-MOST_STEPS = 16
-MOST_CONFIRMATIONS = 2
-LEAST_STEP_S = 10.0
+MOST_STEPS = 24
 OVERHEAD_S = 4.0  # a step's preparation, warm-up and drain, until a step has shown its own
-CONFIRM_SHARE = 0.5  # of the budget is kept for confirming the two ends
-MARGIN = 2.5  # samples of a step, in multiples of the fewest that could meet the strictest promise
+STRICTEST = 0.999  # promises beyond this share are not waited for
 
 
 class Maker(Protocol):
@@ -47,24 +44,29 @@ class Step:
     Attributes:
         load: Session starts a second, or users in closed loop.
         outcome: Its run.
-        state: Met, missed or undecided; missed also when the target saturated.
-        saturated: How it failed to keep up; None when it did.
+        saturated: How the target failed to keep up; None when it did.
         wall_s: Time it took, preparation and drain included.
         long: Whether it was made to decide, not only to find the way.
     """
 
     load: float
     outcome: Outcome
-    state: State
     saturated: str | None
     wall_s: float
     long: bool
 
     @property
+    def state(self) -> State:
+        """The verdict on every promise together."""
+        return self.outcome.state
+
+    @property
     def lean(self) -> State:
-        """Met or missed: where an undecided step points, by the observed shares alone. It steers, it never decides."""
+        """Met or missed: where an undecided step points, by what was observed alone. It steers, it never decides."""
         if self.state is not State.UNDECIDED:
             return self.state
+        if self.saturated is not None or self.outcome.summary.window.growing:
+            return State.MISSED
         verdicts = [v for v in self.outcome.verdicts if v.share is not None]
         return State.MISSED if any((v.share or 0.0) < v.required for v in verdicts) else State.MET
 
@@ -78,7 +80,7 @@ class Search:
         steps: In the order tried.
         unit: ``sessions/s`` or ``users``.
         met: Highest load at which every promise was met; None when none was.
-        missed: Lowest load above it at which one was missed; None when none was.
+        missed: Lowest load at which one was missed; None when none was.
         finished: Whether the two are as close as the search's resolution.
         advice: What it would take to say more; empty when finished.
         interrupted: Whether the user ended it.
@@ -96,20 +98,18 @@ class Search:
     @property
     def state(self) -> State:
         """Met when a load was found that keeps every promise; missed when the lowest tried load breaks one."""
-        if self.met is not None:
-            return State.MET
-        return State.MISSED if self.missed is not None else State.UNDECIDED
+        return overall_state(self.steps)
 
 
 class _Search:
     def __init__(
-        self, make: Maker, card: Workload, *, closed: bool, budget_s: float, note: Callable[[str], None]
+        self, make: Maker, card: Workload, *, start: float, closed: bool, budget_s: float, note: Callable[[str], None]
     ) -> None:
         self.make = make
         self.card = card
+        self.start = start
         self.closed = closed
         self.deadline_s = time.monotonic() + budget_s
-        self.reserve_s = CONFIRM_SHARE * budget_s
         self.note = note
         self.series = f"goodput-{secrets.token_hex(3)}"
         self.steps: list[Step] = []
@@ -119,65 +119,21 @@ class _Search:
     def left_s(self) -> float:
         return self.deadline_s - time.monotonic()
 
-    def highest_met(self) -> Step | None:
-        """The highest load met, below every missed one: a met step above a missed one is taken for noise."""
-        ceiling = min((s.load for s in self.steps if s.state is State.MISSED), default=np.inf)
-        return max((s for s in self.steps if s.state is State.MET and s.load < ceiling), key=_load, default=None)
+    @property
+    def ladder(self) -> Ladder:
+        per_load = 0.0 if self.closed else _turns(self.card)
+        return Ladder(self.start, self.closed, self.needed_s, self.overhead_s, per_load)
 
-    def lowest_missed(self) -> Step | None:
-        """The lowest load that missed."""
-        return min((s for s in self.steps if s.state is State.MISSED), key=_load, default=None)
-
-    def bracket(self) -> tuple[float | None, float | None]:
-        """Highest load that leans met below the lowest that leans missed, and that one."""
-        leaning: dict[float, State] = {}
-        for step in self.steps:  # of two steps at one load a decided one weighs more, then the later
-            if leaning.get(step.load) is None or step.state is not State.UNDECIDED or self.undecided_at(step.load):
-                leaning[step.load] = step.lean
-        high = min((load for load, lean in leaning.items() if lean is State.MISSED), default=None)
-        low = max((x for x, lean in leaning.items() if lean is State.MET and (high is None or x < high)), default=None)
-        return low, high
-
-    def undecided_at(self, load: float) -> bool:
-        """Whether no step at this load was decided."""
-        return all(s.state is State.UNDECIDED for s in self.steps if s.load == load)
-
-    def next_step(self, start: float) -> tuple[float, float] | None:
-        """Load and duration to try next; None when the answer is as sharp as it gets."""
-        if not self.steps:
-            return self._whole(start), LEAST_STEP_S
-        low, high = self.bracket()
-        if low is None:
-            assert high is not None
-            lower = self._whole(high / 2)
-            return (lower, LEAST_STEP_S) if lower < high and lower > start / 1000 else None
-        if high is None:
-            return self._whole(low * 2), LEAST_STEP_S
-        middle = self._whole(float(np.sqrt(low * high)))
-        if high / low > RESOLUTION and low < middle < high and self.left_s > self.reserve_s:
-            return middle, self.duration_s(middle, self.left_s - self.reserve_s)
-        return self._confirmation(low, high)
-
-    def _confirmation(self, low: float, high: float) -> tuple[float, float] | None:
-        """The end of the bracket that is not yet decided; each is confirmed once."""
-        for load in (low, high):
-            tries = sum(s.load == load and s.long for s in self.steps)
-            if self.undecided_at(load) and tries < MOST_CONFIRMATIONS:
-                return load, self.duration_s(load, self.left_s)
-        return None
-
-    def _whole(self, load: float) -> float:
-        return float(max(1, round(load))) if self.closed else float(f"{load:.3g}")
+    def following(self) -> tuple[float, float] | None:
+        return self.ladder.following([Attempt(s.load, s.state, s.lean, s.long) for s in self.steps], self.left_s)
 
     def needed_s(self, load: float) -> float:
-        """How long a step must last for the strictest promise to be decided, if it is kept with a margin."""
-        strictest = max((required_share(p) for p in self.card.promises), default=0.5)
-        wanted = MARGIN * samples_to_meet(min(strictest, 0.999))
-        return self.card.traffic.duration if self.closed else wanted / (load * _turns(self.card))
-
-    def duration_s(self, load: float, available_s: float) -> float:
-        """What is needed, within what is available."""
-        return float(np.clip(self.needed_s(load), LEAST_STEP_S, max(LEAST_STEP_S, available_s - self.overhead_s)))
+        """How long a step must last to decide every promise, if a quarter of what each allows is used up."""
+        if self.closed:
+            return self.card.traffic.duration
+        shares = [min(required_share(p), STRICTEST) for p in self.card.promises if p.metric != "quality"]
+        wanted = max((looks_to_decide(1 - (1 - share) / 4, share) or 0 for share in shares), default=0)
+        return wanted / (load * _turns(self.card))
 
     def step(self, load: float, duration_s: float) -> Step:
         """Makes one run and adds it."""
@@ -186,12 +142,11 @@ class _Search:
         begun_s = time.monotonic()
         outcome = self.make(load, duration_s, look, Series(id=self.series, kind="goodput", step=len(self.steps)))
         wall_s = time.monotonic() - begun_s
-        state = State.MISSED if look.saturated is not None else outcome.state
-        step = Step(load, outcome, state, look.saturated, wall_s, long=duration_s > LEAST_STEP_S)
+        step = Step(load, outcome, look.saturated, wall_s, long=self.ladder.decides(load, duration_s))
         self.steps.append(step)
         self.overhead_s = min(max(1.0, wall_s - outcome.summary.window.end_s), 2 * OVERHEAD_S)
-        leaning = "" if state is not State.UNDECIDED else f", leaning {step.lean}"
-        self.note(f"{self.words(load)}: {state}{leaning}")
+        leaning = "" if step.state is not State.UNDECIDED else f", leaning {step.lean}"
+        self.note(f"{self.words(load)}: {step.state}{leaning}")
         return step
 
     def words(self, load: float) -> str:
@@ -199,7 +154,7 @@ class _Search:
         return f"{load:.0f} users" if self.closed else f"{format_number(load)} sessions/s"
 
     def result(self, *, sharp: bool, interrupted: bool) -> Search:
-        met, missed = self.highest_met(), self.lowest_missed()
+        met, missed = highest_met(self.steps), lowest_missed(self.steps)
         close = met is not None and missed is not None and missed.load / met.load <= RESOLUTION * 1.01
         finished = sharp and close and not interrupted
         return Search(
@@ -209,32 +164,36 @@ class _Search:
             met=met,
             missed=missed,
             finished=finished,
-            advice="" if finished else self._advice(met, missed, interrupted=interrupted),
+            advice="" if close else self._advice(met, missed, sharp=sharp, interrupted=interrupted),
             interrupted=interrupted,
         )
 
-    def _advice(self, met: Step | None, missed: Step | None, *, interrupted: bool) -> str:
+    def _advice(self, met: Step | None, missed: Step | None, *, sharp: bool, interrupted: bool) -> str:
         if interrupted:
             return "The search was interrupted; run it again to finish."
-        undecided = [s for s in self.steps if s.state is State.UNDECIDED]
-        if met is None and missed is None:
-            more = max((v.more_samples or 0 for s in undecided for v in s.outcome.verdicts), default=0)
-            lowest = min((s.load for s in self.steps), default=0.0)
-            if more and lowest and not self.closed:
-                need = format_duration(more / (lowest * _turns(self.card)))
-                return (
-                    f"No step was decided. About {more:,} more answers would decide the lowest load: {need} more at it."
-                )
-            return "No step was decided: give a larger --budget."
         if met is None:
-            return "Even the lowest load tried misses a promise: try lower loads, or look at what limits the target."
+            return self._advice_without_met(missed)
         if missed is None:
-            return "No load was missed within the budget: give a larger --budget to find the limit."
-        if missed.load / met.load <= RESOLUTION * 1.01:
-            return ""
-        typical = float(np.median([s.wall_s for s in self.steps if s.long] or [self.overhead_s + LEAST_STEP_S]))
-        halvings = np.log2(np.log(missed.load / met.load) / np.log(RESOLUTION))
-        return f"About {format_duration(typical * max(1, int(np.ceil(halvings))))} more would narrow the limit."
+            return f"No load was missed for certain above {self.words(met.load)}: a larger --budget finds the limit."
+        gap = f"Between {self.words(met.load)} (met) and {self.words(missed.load)} (missed) nothing was decided"
+        if sharp:
+            return f"{gap}: more samples at each load would; give a larger --budget."
+        typical = statistics.median([s.wall_s for s in self.steps if s.long] or [self.overhead_s + SHORT_S])
+        halvings = math.log2(math.log(missed.load / met.load) / math.log(RESOLUTION))
+        more = format_duration(typical * max(1, math.ceil(halvings)))
+        return f"{gap}: about {more} more of --budget would narrow it."
+
+    def _advice_without_met(self, missed: Step | None) -> str:
+        lowest = min(self.steps, key=lambda s: s.load, default=None)
+        if lowest is None:
+            return "The budget was too small for one step: give a larger --budget."
+        if missed is not None and missed.load <= lowest.load:
+            return "Even the lowest load tried misses a promise: look at what limits the target, or promise less."
+        more = max((v.more_samples or 0 for v in lowest.outcome.verdicts), default=0)
+        if not more or self.closed:
+            return f"{self.words(lowest.load)} is undecided: give a larger --budget."
+        takes = format_duration(more / (lowest.load * _turns(self.card)))
+        return f"{self.words(lowest.load)} is undecided: about {more:,} more answers, {takes} at this load, decide it."
 
 
 def find_goodput(
@@ -256,12 +215,14 @@ def find_goodput(
         closed: Loads are users in closed loop instead of session starts a second.
         note: Told a sentence after each step.
     """
-    search = _Search(make, card, closed=closed, budget_s=budget_s, note=note)
+    search = _Search(make, card, start=start, closed=closed, budget_s=budget_s, note=note)
     sharp = False
-    while len(search.steps) < MOST_STEPS and search.left_s > LEAST_STEP_S + search.overhead_s:
-        following = search.next_step(start)
+    while len(search.steps) < MOST_STEPS and search.left_s > SHORT_S + search.overhead_s:
+        following = search.following()
         if following is None:
             sharp = True
+            break
+        if following[1] > search.left_s:
             break
         step = search.step(*following)
         if step.outcome.interrupted:
@@ -269,10 +230,6 @@ def find_goodput(
         if step.outcome.record.meta.reason is not None:
             break  # the target has died: there is nothing to search
     return search.result(sharp=sharp, interrupted=False)
-
-
-def _load(step: Step) -> float:
-    return step.load
 
 
 def _turns(card: Workload) -> float:

@@ -32,6 +32,7 @@ from setpoint.workload.schedule import Session, Turn
 
 TICK_S = 0.25
 HEARTBEAT_S = 0.02
+TIMER_S = 0.001  # resolution of the loop's timers
 NICENESS = -5  # a client that waits for the CPU measures itself; taken only where it is allowed
 
 
@@ -114,11 +115,17 @@ class Worker:
             await self._converse(session, index, self._now(), opening)
 
     async def _until(self, moment_s: float) -> bool:
-        """Waits for a time since the origin; False when told to start nothing more."""
-        delay_s = moment_s - self._now()
-        if delay_s > 0:
+        """Waits for a time since the origin; False when told to start nothing more.
+
+        The loop's timers count whole milliseconds and may ring early: what is left is turned over, so that no send
+        is before its time.
+        """
+        while (delay_s := moment_s - self._now()) > 0 and not self._draining.is_set():
+            if delay_s < TIMER_S:
+                await asyncio.sleep(0)
+                continue
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._draining.wait(), delay_s)
+                await asyncio.wait_for(self._draining.wait(), delay_s - TIMER_S / 2)
         return not self._draining.is_set()
 
     async def _at(self, moment_s: float, action: Any, *arguments: object) -> None:  # noqa: ANN401

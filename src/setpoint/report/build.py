@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from setpoint.errors import UsageError
+from setpoint.metrics.capacity import highest_met, lowest_missed, overall_state, undecided_between
 from setpoint.metrics.verdict import State, Verdict
 from setpoint.records.record import RunRecord
 from setpoint.records.store import RunStore
@@ -31,7 +32,7 @@ def build(records: Sequence[RunRecord]) -> Report:
         title=f"{newest.meta.card_name} on {target.get('model', 'an unknown model')}",
         created=newest.meta.created[:19].replace("T", " ") + " UTC",
         headline=_headline(steps),
-        state=_state(steps),
+        state=overall_state(steps),
         verdicts=tuple(_load_verdicts(s) for s in pivots),
         sections=sections.all_sections(steps, pivots),
         records=tuple(_record_facts(s) for s in steps),
@@ -48,17 +49,6 @@ def with_series(store: RunStore, records: list[RunRecord]) -> list[RunRecord]:
     return records + [store.open(x.path) for x in more]
 
 
-def highest_met(steps: Sequence[Step]) -> Step | None:
-    """The highest load met below every missed one."""
-    ceiling = min((s.load for s in steps if s.state is State.MISSED), default=float("inf"))
-    return max((s for s in steps if s.state is State.MET and s.load < ceiling), key=lambda s: s.load, default=None)
-
-
-def lowest_missed(steps: Sequence[Step]) -> Step | None:
-    """The lowest load that missed."""
-    return min((s for s in steps if s.state is State.MISSED), key=lambda s: s.load, default=None)
-
-
 def _pivots(steps: Sequence[Step]) -> list[Step]:
     """The runs that the answer rests on."""
     met, missed = highest_met(steps), lowest_missed(steps)
@@ -66,12 +56,6 @@ def _pivots(steps: Sequence[Step]) -> list[Step]:
     if found:
         return found
     return [max(steps, key=lambda s: s.summary.exchanges)]
-
-
-def _state(steps: Sequence[Step]) -> State:
-    if highest_met(steps) is not None:
-        return State.MET
-    return State.MISSED if lowest_missed(steps) is not None else State.UNDECIDED
 
 
 def _headline(steps: Sequence[Step]) -> str:
@@ -84,15 +68,20 @@ def _headline(steps: Sequence[Step]) -> str:
         answer = f"Serves {met.words} within every promise{goodput}"
         if missed is None:
             return f"{answer}; no higher load was missed for certain."
-        return f"{answer}; at {missed.words} {_broken(missed)}."
+        return f"{answer}; at {missed.words} {_broken(missed)}.{_left_open(steps)}"
     if missed is not None:
-        return f"Does not keep its promises at {missed.words}: {_broken(missed)}."
+        return f"Does not keep its promises at {missed.words}: {_broken(missed)}.{_left_open(steps)}"
     best = max(steps, key=lambda s: s.summary.exchanges)
     why = next((v for v in best.verdicts if v.state is State.UNDECIDED), None)
     reason = f"{why.promise}: {why.reason}" if why is not None else best.record.meta.reason or "nothing was measured"
     more = max((v.more_samples or 0 for v in best.verdicts), default=0)
     takes = f" About {more:,} more requests at this load would decide it." if more else ""
     return f"Undecided at {best.words}. {reason}.{takes}"
+
+
+def _left_open(steps: Sequence[Step]) -> str:
+    between = undecided_between(steps)
+    return f" Undecided at {', '.join(s.words for s in between)}." if between else ""
 
 
 def _broken(step: Step) -> str:

@@ -1,6 +1,6 @@
 """The report as Markdown."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from setpoint.report.content import Block, Facts, Figure, Report, Table, Text
 
@@ -49,7 +49,7 @@ def _block(block: Block) -> Iterator[str]:
         yield f"### {block.title}\n\nPicture in the HTML report: {_plain(block.caption)}"
 
 
-def _table(columns: tuple[str, ...], rows: list[tuple[str, ...]] | list[list[str]]) -> Iterator[str]:
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     yield "| " + " | ".join(_plain(c) for c in columns) + " |"
     yield "|" + "---|" * len(columns)
     for row in rows:

@@ -128,7 +128,7 @@ class FakeProtocol(asyncio.Protocol):
         if stream:
             self._write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
             self._chunk(wire.begin())
-        async for number in self._model.tokens(words, count, late_s):
+        async for number in self._model.tokens(words, count, late_s, wire.found):
             if kind is FaultKind.STALL and number == count // 2 and fault is not None:
                 await asyncio.sleep(fault.seconds)
             if number == count // 2 and self._breaks(kind, wire):

@@ -1,7 +1,7 @@
 """The queueing model behind a fake engine, in real time."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 from setpoint.testing.script import Script
@@ -47,8 +47,13 @@ class FakeModel:
             self._blocks.add(chain)
         return found
 
-    async def tokens(self, words: list[str], count: int, late_s: float = 0.0) -> AsyncIterator[int]:
-        """Yields token numbers as they are made; the first after queue and prefill."""
+    async def tokens(
+        self, words: list[str], count: int, late_s: float = 0.0, found: Callable[[int], None] = lambda _: None
+    ) -> AsyncIterator[int]:
+        """Yields token numbers as they are made; the first after queue and prefill.
+
+        ``found`` is told how many prompt tokens came from the prefix cache, before the first token.
+        """
         counters, script = self.counters, self.script
         prompt = len(words) + script.template_tokens
         counters.waiting += 1
@@ -61,6 +66,7 @@ class FakeModel:
             cached = self.cached(words)
             counters.prompt_tokens += prompt
             counters.cached_tokens += cached
+            found(cached)
             await asyncio.sleep((prompt - cached) * script.prefill_token_s + late_s)
             for number in range(count):
                 await asyncio.sleep(script.decode_s + script.decode_stream_s * (counters.running - 1))

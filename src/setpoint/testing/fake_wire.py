@@ -46,6 +46,11 @@ class Wire:
         self.script = script
         self.prompt_tokens = prompt_tokens
         self.reason = "stop" if stops else "length"
+        self.cached_tokens = 0
+
+    def found(self, cached_tokens: int) -> None:
+        """Prompt tokens that came from the prefix cache; told in the usage of OpenAI's dialects."""
+        self.cached_tokens = cached_tokens
 
     def _choice(self, part: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
         choice = {"index": 0, "delta": part, "finish_reason": finish}
@@ -53,6 +58,8 @@ class Wire:
 
     def _usage(self, tokens: int, hidden: int = 0) -> dict[str, Any]:
         usage: dict[str, Any] = {"prompt_tokens": self.prompt_tokens, "completion_tokens": tokens}
+        if self.script.prefix_cache:
+            usage["prompt_tokens_details"] = {"cached_tokens": self.cached_tokens}
         if hidden:
             usage["completion_tokens_details"] = {"reasoning_tokens": hidden}
         return usage
