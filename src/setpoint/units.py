@@ -11,7 +11,7 @@ from decimal import Decimal
 _NUMBER = r"([+-]?(?:\d+(?:[_,]\d{3})*(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+)?)"
 _QUANTITY = re.compile(rf"^\s*{_NUMBER}\s*([^\d\s].*?)?\s*$")
 
-_SECONDS = {
+_SECONDS: dict[str, str | int] = {
     "ns": "1e-9", "us": "1e-6", "µs": "1e-6", "μs": "1e-6", "ms": "1e-3",
     "s": 1, "sec": 1, "second": 1, "seconds": 1,
     "m": 60, "min": 60, "minute": 60, "minutes": 60,

@@ -108,8 +108,8 @@ class Prefix(_Part):
     """Prompts that begin alike.
 
     Attributes:
-        tokens: Length of the shared beginning; part of ``prompt_tokens``. A prompt that would be shorter is made one
-            token longer than its prefix.
+        tokens: Length of the shared beginning; part of ``prompt_tokens``. A prompt that is no longer than that keeps
+            its length and shares all but its last token.
         groups: Number of different beginnings.
         share: Share of sessions that begin with one.
     """

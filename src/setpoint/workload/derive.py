@@ -236,7 +236,10 @@ def _waits(later: Iterable[tuple[TraceRequest, TraceRequest]]) -> tuple[list[flo
 def _prefix(
     openings: Sequence[TraceRequest], trace: Trace, facts: list[tuple[str, str]], unknown: list[str]
 ) -> dict[str, Any] | None:
-    """Prefixes that sessions share: of openings with one first block, the leading blocks that they have in common."""
+    """Prefixes that sessions share: of openings with one first block, the leading blocks that they have in common.
+
+    A card has one length for all: the one at which length times sharing sessions, the shared tokens, is largest.
+    """
     if not trace.common_clock:
         shortest = min(r.prompt_tokens for r in openings)
         if trace.fixed_tokens and len(openings) > 1 and trace.fixed_tokens < shortest:
@@ -257,14 +260,17 @@ def _prefix(
         for m in groups.values()
         if len(m) > 1
     ]
-    depths = sorted((d for d in depths if d[0] > 0), key=lambda d: -d[1])[:MOST_GROUPS]
+    depths = sorted((d for d in depths if d[0] > 0), reverse=True)[:MOST_GROUPS]
     if not depths:
         facts.append(("shared prefixes", "none"))
         return None
-    tokens = min(depth for depth, _ in depths)
-    share = sum(members for _, members in depths) / len(openings)
-    facts.append(("shared prefixes", f"{len(depths):,} groups, {share:.1%} of sessions, at least {tokens:,} tokens"))
-    return {"tokens": tokens, "groups": len(depths), "share": round(share, 6)}
+    reached = list(itertools.accumulate(members for _, members in depths))
+    best = max(range(len(depths)), key=lambda i: depths[i][0] * reached[i])
+    tokens, share = depths[best][0], reached[best] / len(openings)
+    facts.append(("shared prefixes", f"{best + 1:,} groups, {share:.1%} of sessions, at least {tokens:,} tokens"))
+    if best + 1 < len(depths):
+        unknown.append(f"shorter shared prefixes: {len(depths) - best - 1:,} more groups share fewer tokens; left out")
+    return {"tokens": tokens, "groups": best + 1, "share": round(share, 6)}
 
 
 def _common(members: Sequence[TraceRequest]) -> int:

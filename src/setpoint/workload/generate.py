@@ -202,8 +202,8 @@ def _sessions(
     sessions: list[Session] = []
     planned = 0
     for i in range(count):
-        prefix = traffic.prefix.tokens if traffic.prefix is not None and groups[i] is not None else 0
-        prompt = max(int(openings[i]), prefix + 1)
+        prompt = int(openings[i])
+        prefix = 0 if traffic.prefix is None or groups[i] is None else min(traffic.prefix.tokens, prompt - 1)
         first = Turn(prompt, int(outputs[i]), groups[i] if prefix else None, prefix)
         turns = (first, *later[i])
         planned += len(turns)

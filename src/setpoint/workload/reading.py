@@ -122,7 +122,9 @@ def _mistakes(error: Any, raw: object, reader: YamlValues) -> Iterator[Mistake]:
     else:
         template = EXPECTED.get(kind)
         expected = message.removeprefix("Value error, ") if template is None else template.format(**context)
-        yield reader.mistake(path, shorten(error["input"]), expected.removeprefix("expected "))
+        standing = _at(path, raw)
+        found = shorten(error["input"] if standing is None else standing)
+        yield reader.mistake(path, found, expected.removeprefix("expected "))
 
 
 def _choice(names: list[str], found: object) -> str:

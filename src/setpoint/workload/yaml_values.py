@@ -48,7 +48,7 @@ class _Loader(yaml.SafeLoader):
         self.nodes += 1
         self.depth += 1
         if self.nodes > MAX_NODES or self.depth > MAX_DEPTH:
-            raise _TooMuch(self.peek_event().start_mark.line + 1)
+            raise _TooMuch(self.line + 1)
         node = super().compose_node(parent, index)
         self.depth -= 1
         return node
