@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -165,7 +166,7 @@ def test_gamma_gaps_have_the_burstiness_of_the_card(burstiness: float) -> None:
     assert gaps.mean() == pytest.approx(1 / 20, rel=4 * np.sqrt(burstiness / len(gaps)))
 
 
-def _truncated(shape: float, scale: float, above: float):  # noqa: ANN202 - a distribution function for kstest
+def _truncated(shape: float, scale: float, above: float) -> Callable[[np.ndarray], np.ndarray]:
     gamma = stats.gamma(shape, scale=scale)
     return lambda x: (gamma.cdf(x) - gamma.cdf(above)) / gamma.sf(above)
 
