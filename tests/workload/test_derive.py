@@ -46,7 +46,8 @@ def test_a_derived_card_is_a_good_card(path: Path) -> None:
     assert derived.card.promises == ()
     assert "what was promised: add promises" in derived.unknown
     schedule = schedule_for(derived.card, 1, max_requests=500)
-    assert schedule.requests > 50
+    assert schedule.requests > 5
+    assert derived.card.traffic.duration % 60 == 0
 
 
 @pytest.mark.parametrize("path", COMMON_CLOCK, ids=name_of)
@@ -59,11 +60,8 @@ def test_a_schedule_of_a_derived_card_has_the_rate_of_the_trace(path: Path) -> N
     sessions = len(schedule_for(derived.card, 1, duration_s=window_s).sessions)
     expected = arrivals.rate * window_s
     assert sessions == pytest.approx(expected, abs=4 * np.sqrt(burstiness * expected))
-    trace = read_trace(path)
-    span_s = trace.requests[-1].time_s - trace.requests[0].time_s
-    assert arrivals.rate <= len(trace.requests) / span_s
     if "turns a session" not in dict(derived.facts):
-        assert arrivals.rate == pytest.approx((len(trace.requests) - 1) / span_s)
+        assert arrivals.rate == pytest.approx(read_trace(path).recorded().rate_per_s)
 
 
 @pytest.mark.parametrize("path", TRACES, ids=name_of)
@@ -161,7 +159,7 @@ def test_tasks_without_tools_count_as_tasks(tmp_path: Path) -> None:
         (folder / f"{n}.json").write_text(json.dumps({"id": "same", "requests": entries}), encoding="utf-8")
     agent = card_from_trace(folder).card.traffic.agent
     assert agent is not None
-    assert agent.tool_turns.quantile(np.array([0.0, 0.5, 1.0])).tolist() == [0, 0, 3]
+    assert agent.tool_turns.draw(np.array([0.0, 0.5, 1.0])).tolist() == [0, 0, 3]
 
 
 def test_one_length_of_prefix_stands_for_most_shared_tokens(tmp_path: Path) -> None:
@@ -173,7 +171,7 @@ def test_one_length_of_prefix_stands_for_most_shared_tokens(tmp_path: Path) -> N
     derived = card_from_trace(write(tmp_path, long + short))
     prefix = derived.card.traffic.prefix
     assert prefix is not None
-    assert (prefix.tokens, prefix.groups, prefix.share) == (192, 1, pytest.approx(30 / 32))
+    assert (prefix.tokens, prefix.groups, prefix.share) == (192, 1, 30 / 32)
     assert any("1 more groups share fewer tokens" in u for u in derived.unknown)
 
 
@@ -202,6 +200,12 @@ def test_the_process_is_named_by_the_gaps(tmp_path: Path, gaps: np.ndarray, proc
     assert arrivals.rate == pytest.approx((len(times) - 1) / (times[-1] - times[0]))  # type: ignore[union-attr]
     if isinstance(arrivals, Gamma):
         assert arrivals.burstiness == pytest.approx(np.diff(times).var() / np.diff(times).mean() ** 2, rel=1e-3)
+
+
+def test_a_derived_run_is_long_enough_to_show_its_bursts() -> None:
+    derived = card_from_trace(SHARED / "azure_2023_code.csv")
+    assert derived.card.traffic.duration == 58 * 60  # the whole trace: burstiness is 173
+    assert card_from_trace(SHARED / "azure_2023_conv.csv").card.traffic.duration == 60
 
 
 def test_one_time_for_all_is_no_rate(tmp_path: Path) -> None:

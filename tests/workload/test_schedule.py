@@ -166,7 +166,7 @@ def test_gamma_gaps_have_the_burstiness_of_the_card(burstiness: float) -> None:
     assert gaps.mean() == pytest.approx(1 / 20, rel=4 * np.sqrt(burstiness / len(gaps)))
 
 
-def _truncated(shape: float, scale: float, above: float) -> Callable[[np.ndarray], np.ndarray]:
+def _truncated(shape: float, scale: float, above: float) -> Callable[[float], float]:
     gamma = stats.gamma(shape, scale=scale)
     return lambda x: (gamma.cdf(x) - gamma.cdf(above)) / gamma.sf(above)
 

@@ -1,6 +1,7 @@
 """A card derived from a trace: arrivals, lengths, shared prefixes and turns, with what the trace could not say."""
 
 import itertools
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -31,6 +32,8 @@ POISSON_BAND = (0.8, 1.25)  # squared coefficient of variation of the gaps that 
 REGULAR = 0.01  # below it the gaps are called equal
 FEW = 30
 MOST_GROUPS = 100_000
+SESSIONS = 100  # that a run should see, times the burstiness, so that its rate is near the mean
+LEAST_S, MOST_S = 60, 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,7 @@ def derive(trace: Trace, name: str) -> Derived:
         "prompt_tokens": _quantiles([r.prompt_tokens for r in openings]),
         "output_tokens": _quantiles([max(r.output_tokens, 1) for r in answered]),
     }
+    traffic["duration"] = _duration(traffic["arrivals"], trace, facts)
     traffic |= _turns(sessions, trace, facts, unknown)
     prefix = _prefix(openings, trace, facts, unknown)
     if prefix is not None:
@@ -183,6 +187,17 @@ def _arrivals(
     if POISSON_BAND[0] <= burstiness <= POISSON_BAND[1]:
         return {"process": "poisson", "rate": rate}
     return {"process": "gamma", "rate": rate, "burstiness": round(min(burstiness, 1000), 4)}
+
+
+def _duration(arrivals: dict[str, Any], trace: Trace, facts: list[tuple[str, str]]) -> int:
+    """Seconds, in whole minutes, that show the process but are no longer than the trace and an hour."""
+    if "rate" not in arrivals:
+        return LEAST_S
+    span_s = trace.requests[-1].time_s - trace.requests[0].time_s
+    wanted_s = SESSIONS * max(arrivals.get("burstiness", 1.0), 1.0) / arrivals["rate"]
+    minutes = math.ceil(min(max(wanted_s, LEAST_S), max(span_s, LEAST_S), MOST_S) / 60)
+    facts.append(("duration", f"{minutes} min, chosen for about {minutes * 60 * arrivals['rate']:,.0f} sessions"))
+    return minutes * 60
 
 
 def _turns(
