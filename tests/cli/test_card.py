@@ -90,7 +90,8 @@ def test_check_explains_every_mistake_on_stderr(folder: Path) -> None:
         next(i for i, line in enumerate(BAD.splitlines(), 1) if word in line) for word in ("streem", "two")
     )
     assert lines == [
-        f"setpoint: card.yaml:{streaming}: contract.streeming: found an unknown field, expected streaming (did you mean it?)",
+        f"setpoint: card.yaml:{streaming}: contract.streeming: found an unknown field, "
+        "expected streaming (did you mean it?)",
         f'card.yaml:{rate}: traffic.arrivals.rate: found \'two\', expected a rate such as "2/s" or "90/min"',
     ]
 

@@ -195,7 +195,7 @@ def _duration(arrivals: dict[str, Any], trace: Trace, facts: list[tuple[str, str
         return LEAST_S
     span_s = trace.requests[-1].time_s - trace.requests[0].time_s
     wanted_s = SESSIONS * max(arrivals.get("burstiness", 1.0), 1.0) / arrivals["rate"]
-    minutes = math.ceil(min(max(wanted_s, LEAST_S), max(span_s, LEAST_S), MOST_S) / 60)
+    minutes: int = math.ceil(min(max(wanted_s, LEAST_S), max(span_s, LEAST_S), MOST_S) / 60)
     facts.append(("duration", f"{minutes} min, chosen for about {minutes * 60 * arrivals['rate']:,.0f} sessions"))
     return minutes * 60
 
