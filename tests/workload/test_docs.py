@@ -26,7 +26,7 @@ COMMANDS = re.findall(r"^\$ (.+)$", PAGE, re.MULTILINE)
 
 def overlaid(part: dict[str, Any]) -> bytes:
     """A whole card: the parts that a block names in the place of the same parts of the small card."""
-    card = yaml.safe_load(text())
+    card = yaml.safe_load(text(prompt="300"))
     for name, value in part.items():
         card[name] = {**card[name], **value} if name == "traffic" else value
     return yaml.safe_dump(card).encode()
