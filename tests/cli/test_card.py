@@ -89,11 +89,9 @@ def test_check_explains_every_mistake_on_stderr(folder: Path) -> None:
     streaming, rate = (
         next(i for i, line in enumerate(BAD.splitlines(), 1) if word in line) for word in ("streem", "two")
     )
-    assert lines == [
-        f"setpoint: card.yaml:{streaming}: contract.streeming: found an unknown field, "
-        "expected streaming (did you mean it?)",
-        f'card.yaml:{rate}: traffic.arrivals.rate: found \'two\', expected a rate such as "2/s" or "90/min"',
-    ]
+    typo = "contract.streeming: found an unknown field, expected streaming (did you mean it?)"
+    value = 'traffic.arrivals.rate: found \'two\', expected a rate such as "2/s" or "90/min"'
+    assert lines == [f"setpoint: card.yaml:{streaming}: {typo}", f"card.yaml:{rate}: {value}"]
 
 
 def test_check_for_a_machine(folder: Path) -> None:
