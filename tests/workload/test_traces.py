@@ -91,6 +91,7 @@ LOGGED = {"time": 0, "prompt_tokens": 9, "completion_tokens": 3}
     [
         (MOONCAKE, {"timestamp": float("nan")}, "timestamp is no number"),
         (MOONCAKE, {"timestamp": float("inf")}, "timestamp is no number"),
+        (MOONCAKE, {"timestamp": 10**400}, "timestamp is no number"),
         (MOONCAKE, {"timestamp": "soon"}, "timestamp is no number"),
         (MOONCAKE, {"timestamp": True}, "timestamp is no number"),
         (MOONCAKE, {"timestamp": None}, "timestamp is no number"),

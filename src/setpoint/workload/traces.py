@@ -8,7 +8,6 @@ one request a line; see ``docs/card.md``). A member of a line that is not named 
 import csv
 import itertools
 import json
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from setpoint.workload.replay import Arrival, Recorded
 MOONCAKE_BLOCK = 512
 SHOWN_LINES = 3
 MOST_TOKENS = 10_000_000
+MOST_NUMBER = 1e15  # no time is above it, in milliseconds either
 LATEST_S = 1e11  # the year 5138: a number above it counts milliseconds or less
 
 Blocks = tuple[int | str, ...]
@@ -292,7 +292,7 @@ def _keep(trace: Trace, number: int, request: TraceRequest) -> None:
 
 
 def _number(value: object, name: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < math.inf:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= MOST_NUMBER:
         raise ValueError(f"{name} is no number")
     return float(value)
 
