@@ -6,16 +6,17 @@ raises ``ValueError`` with what was expected. Every ``format_*`` is for reports 
 
 import math
 import re
+from decimal import Decimal
 
 _NUMBER = r"([+-]?(?:\d+(?:[_,]\d{3})*(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+)?)"
 _QUANTITY = re.compile(rf"^\s*{_NUMBER}\s*([^\d\s].*?)?\s*$")
 
-_SECONDS = {
-    "ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3,
-    "s": 1.0, "sec": 1.0, "second": 1.0, "seconds": 1.0,
-    "m": 60.0, "min": 60.0, "minute": 60.0, "minutes": 60.0,
-    "h": 3600.0, "hour": 3600.0, "hours": 3600.0,
-    "d": 86400.0, "day": 86400.0, "days": 86400.0,
+_SECONDS: dict[str, str | int] = {
+    "ns": "1e-9", "us": "1e-6", "µs": "1e-6", "μs": "1e-6", "ms": "1e-3",
+    "s": 1, "sec": 1, "second": 1, "seconds": 1,
+    "m": 60, "min": 60, "minute": 60, "minutes": 60,
+    "h": 3600, "hour": 3600, "hours": 3600,
+    "d": 86400, "day": 86400, "days": 86400,
 }  # fmt: skip
 _BYTES = {
     "": 1, "b": 1,
@@ -23,26 +24,30 @@ _BYTES = {
     "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40,
 }  # fmt: skip
 _PER = {
-    "s": 1.0,
-    "sec": 1.0,
-    "second": 1.0,
-    "min": 60.0,
-    "m": 60.0,
-    "minute": 60.0,
-    "h": 3600.0,
-    "hour": 3600.0,
+    "s": 1,
+    "sec": 1,
+    "second": 1,
+    "min": 60,
+    "m": 60,
+    "minute": 60,
+    "h": 3600,
+    "hour": 3600,
+    "d": 86400,
+    "day": 86400,
 }
-_MULTIPLES = {"": 1, "k": 1000, "m": 1_000_000}
+_MULTIPLES = {"": 1, "k": 1000, "m": 1_000_000, "ki": 2**10, "mi": 2**20}
+MOST_TOKENS = 10**15  # whole up to here in a double
 
 
-def _split(text: str | float, expected: str) -> tuple[float, str]:
+def _split(text: str | float, expected: str) -> tuple[Decimal, str]:
+    """Number and unit. Decimal, so that "9 ms" is 0.009 and "1.001k" is 1,001."""
     match = _QUANTITY.match(str(text))
     if match is None:
         raise ValueError(f"expected {expected}")
-    value = float(match.group(1).replace(",", "").replace("_", ""))
-    if not math.isfinite(value):
+    digits = match.group(1).replace(",", "").replace("_", "")
+    if float(digits) and not 1e-300 < abs(float(digits)) < 1e300:
         raise ValueError(f"expected {expected}")
-    return value, (match.group(2) or "").strip()
+    return Decimal(digits) if float(digits) else Decimal(0), (match.group(2) or "").strip()
 
 
 def parse_duration(text: str | float) -> float:
@@ -52,10 +57,10 @@ def parse_duration(text: str | float) -> float:
     if len(parts) > 1 and "".join(f"{n}{u}" for n, u in parts) == re.sub(r"\s+", "", str(text)):
         return sum(parse_duration(f"{n}{u}") for n, u in parts)
     value, unit = _split(text, expected)
-    factor = 1.0 if unit == "" else _SECONDS.get(unit if unit in _SECONDS else unit.lower())
+    factor = 1 if unit == "" else _SECONDS.get(unit if unit in _SECONDS else unit.lower())
     if factor is None or value < 0:
         raise ValueError(f"expected {expected}")
-    return value * factor
+    return float(value * Decimal(factor))
 
 
 def parse_rate(text: str | float) -> float:
@@ -64,10 +69,10 @@ def parse_rate(text: str | float) -> float:
     head, slash, per = str(text).partition("/")
     value, unit = _split(head, expected)
     words = {"", "req", "request", "requests", "rps", "session", "sessions"}
-    factor = _PER.get(per.strip().lower()) if slash else 1.0
+    factor = _PER.get(per.strip().lower()) if slash else 1
     if unit.lower() not in words or factor is None or value <= 0:
         raise ValueError(f"expected {expected}")
-    return value / factor
+    return float(value / factor)
 
 
 def parse_tokens(text: str | float) -> int:
@@ -75,8 +80,8 @@ def parse_tokens(text: str | float) -> int:
     expected = 'a number of tokens such as 512, "16k" or "16Ki"'
     value, unit = _split(text, expected)
     unit = re.sub(r"\s*tok(en)?s?$", "", unit.lower())
-    factor = {"ki": 1024, "mi": 1024**2}.get(unit) or _MULTIPLES.get(unit)
-    if factor is None or value < 0 or not float(value * factor).is_integer():
+    factor = _MULTIPLES.get(unit)
+    if factor is None or not 0 <= value * factor <= MOST_TOKENS or value * factor % 1:
         raise ValueError(f"expected {expected}")
     return int(value * factor)
 
@@ -88,7 +93,7 @@ def parse_share(text: str | float) -> float:
     value = value / 100 if unit == "%" else value
     if unit not in ("", "%") or not 0 <= value <= 1:
         raise ValueError(f"expected {expected}")
-    return value
+    return float(value)
 
 
 def parse_quantile(text: str | float) -> float:

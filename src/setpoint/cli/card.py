@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from setpoint.cli.app import app
 from setpoint.cli.output import Json, emit_json, pairs, stderr, stdout
@@ -31,7 +32,9 @@ def init(
 def check(card: Annotated[Path, typer.Argument(metavar="FILE")], *, json: Json = False) -> None:
     """Explain every mistake in a card: file, line, field, what was found, what was expected."""
     from setpoint.errors import CardError
+    from setpoint.workload.card import Replay
     from setpoint.workload.reading import load_card
+    from setpoint.workload.replay import read_recorded
 
     try:
         loaded = load_card(card)
@@ -40,10 +43,14 @@ def check(card: Annotated[Path, typer.Argument(metavar="FILE")], *, json: Json =
             emit_json({"ok": False, "mistakes": error.mistakes})
             raise typer.Exit(error.exit_code) from None
         raise
+    arrivals = loaded.traffic.arrivals
+    if isinstance(arrivals, Replay):
+        read_recorded(arrivals.trace, str(card.parent))
     if json:
         emit_json({"ok": True, "name": loaded.name, "digest": loaded.digest(), "card": loaded.to_dict()})
         return
-    stdout().print(f"{card}: a good card. Promises: {', '.join(p.label for p in loaded.promises) or 'none'}")
+    promises = ", ".join(p.label for p in loaded.promises) or "none"
+    stdout().print(f"{card}: a good card. Promises: {promises}", markup=False, soft_wrap=True)
 
 
 @group.command("from-trace")
@@ -60,11 +67,13 @@ def from_trace(
     derived = card_from_trace(trace)
     if json:
         emit_json({"card": derived.card.to_dict(), "facts": dict(derived.facts), "unknown": derived.unknown})
+        if output is not None:
+            _write(derived.card.to_yaml(), output, force=force)
         return
     console = stderr()
-    console.print(pairs(dict(derived.facts)))
+    console.print(pairs({name: escape(value) for name, value in derived.facts}))
     for sentence in derived.unknown:
-        console.print(f"unknown: {sentence}", soft_wrap=True)
+        console.print(f"unknown: {sentence}", soft_wrap=True, markup=False)
     _write(derived.card.to_yaml(), output, force=force)
 
 
@@ -88,4 +97,4 @@ def _write(text: str, output: Path | None, *, force: bool) -> None:
         output.write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{output} cannot be written: {(error.strerror or 'no').lower()}.") from None
-    stderr().print(f"wrote {output}")
+    stderr().print(f"wrote {output}", soft_wrap=True, markup=False)

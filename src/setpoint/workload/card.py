@@ -1,5 +1,7 @@
 """The workload card: what the product is, what its traffic looks like, what it promises, what limits the solution."""
 
+import re
+from collections.abc import Iterator
 from hashlib import sha256
 from typing import Annotated, Any, Literal, Self
 
@@ -7,27 +9,15 @@ import msgspec
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from setpoint.workload.distribution import Counts, Lengths, Times
-from setpoint.workload.promise import LATENCIES, Metric, Promise
-from setpoint.workload.quantity import Duration, Rate, Share, Tokens
+from setpoint.workload.distribution import Counts, Lengths, Times, ToolCounts
+from setpoint.workload.promise import LATENCIES, Boundary, Metric, Promise
+from setpoint.workload.quantity import Duration, Field_, Flag, Number, Rate, Refused, Share, Tokens, Whole
 
 API_VERSION = "setpoint/v1"
 
 
-class Contradictory(ValueError):  # noqa: N818 - pydantic collects ValueError; the name says what the card is
-    """Fields that cannot both be meant.
-
-    Attributes:
-        found: (field, what was expected) pairs.
-    """
-
-    def __init__(self, found: list[tuple[str, str]]) -> None:
-        super().__init__("; ".join(f"{field}: {expected}" for field, expected in found))
-        self.found = found
-
-
 class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False)
 
 
 class Contract(_Part):
@@ -46,8 +36,8 @@ class Contract(_Part):
     modality: Literal["text", "embedding"] = "text"
     api: Literal["chat", "completions", "messages", "embeddings"] = "chat"
     response: Literal["text", "json", "tool_call", "vector"] = "text"
-    streaming: bool = True
-    tools: int = Field(default=0, ge=0, le=512)
+    streaming: Flag = True
+    tools: Whole = Field(default=0, ge=0, le=512)
 
 
 class Constant(_Part):
@@ -74,7 +64,7 @@ class Gamma(_Part):
 
     process: Literal["gamma"]
     rate: Rate
-    burstiness: float = Field(gt=0, le=1000)
+    burstiness: Number = Field(gt=0, le=1000)
 
 
 class Ramp(_Part):
@@ -94,7 +84,7 @@ class Closed(_Part):
     """
 
     process: Literal["closed"]
-    users: int = Field(ge=1, le=100_000)
+    users: Whole = Field(ge=1, le=100_000)
     think_time: Times = Times.of(0.0)
 
 
@@ -108,7 +98,7 @@ class Replay(_Part):
 
     process: Literal["replay"]
     trace: str = Field(min_length=1)
-    speed: float = Field(default=1.0, gt=0)
+    speed: Number = Field(default=1.0, gt=0, le=1_000_000)
 
 
 Arrivals = Annotated[Constant | Poisson | Gamma | Ramp | Closed | Replay, Field(discriminator="process")]
@@ -118,13 +108,14 @@ class Prefix(_Part):
     """Prompts that begin alike.
 
     Attributes:
-        tokens: Length of the shared beginning; part of ``prompt_tokens``.
+        tokens: Length of the shared beginning; part of ``prompt_tokens``. A prompt that is no longer than that keeps
+            its length and shares all but its last token.
         groups: Number of different beginnings.
         share: Share of sessions that begin with one.
     """
 
-    tokens: Tokens = Field(gt=0)
-    groups: int = Field(default=1, ge=1, le=100_000)
+    tokens: Tokens = Field(gt=0, le=10_000_000)
+    groups: Whole = Field(default=1, ge=1, le=100_000)
     share: Share = 1.0
 
 
@@ -146,12 +137,12 @@ class Agent(_Part):
     """Turns in which a tool's result is sent back.
 
     Attributes:
-        tool_turns: Tool turns after the opening.
+        tool_turns: Tool turns after the opening; 0 where no tool is needed.
         tool_time: From the end of an answer to its tool's result.
         result_tokens: Length of a tool's result.
     """
 
-    tool_turns: Counts
+    tool_turns: ToolCounts
     tool_time: Times = Times.of(0.0)
     result_tokens: Lengths
 
@@ -160,7 +151,7 @@ class Traffic(_Part):
     """What traffic looks like.
 
     Attributes:
-        kind: ``class`` in the file: interactive traffic has latency promises, batch has not.
+        kind: ``class`` in the file: interactive traffic has a latency promise, batch need not have one.
         arrivals: How sessions begin.
         prompt_tokens: Length of a session's opening prompt, the shared prefix included.
         output_tokens: Length of an answer.
@@ -179,7 +170,7 @@ class Traffic(_Part):
     conversation: Conversation | None = None
     agent: Agent | None = None
     duration: Duration = Field(default=60.0, gt=0, le=7 * 86400)
-    warmup_requests: int = Field(default=4, ge=0, le=10_000)
+    warmup_requests: Whole = Field(default=4, ge=0, le=10_000)
 
 
 class Budget(_Part):
@@ -193,9 +184,9 @@ class Budget(_Part):
     """
 
     currency: str = Field(default="USD", pattern=r"^[A-Z]{3}$")
-    per_hour: float | None = Field(default=None, gt=0)
-    per_million_tokens: float | None = Field(default=None, gt=0)
-    per_unit: float | None = Field(default=None, gt=0)
+    per_hour: Number | None = Field(default=None, gt=0)
+    per_million_tokens: Number | None = Field(default=None, gt=0)
+    per_unit: Number | None = Field(default=None, gt=0)
 
 
 class Constraints(_Part):
@@ -213,7 +204,7 @@ class Constraints(_Part):
     regions: tuple[str, ...] = ()
     licences: tuple[str, ...] = ()
     hardware: tuple[str, ...] = ()
-    commercial: bool = True
+    commercial: Flag = True
 
 
 class Workload(_Part):
@@ -243,7 +234,7 @@ class Workload(_Part):
     def _consistent(self) -> Self:
         found = contradictions(self)
         if found:
-            raise Contradictory(found)
+            raise Refused([(field, None, expected) for field, expected in found])
         return self
 
     def to_dict(self) -> dict[str, Any]:
@@ -266,32 +257,52 @@ class Workload(_Part):
         return min(limited, key=lambda p: p.limit_s or 0.0, default=None)
 
 
-def contradictions(card: Workload) -> list[tuple[str, str]]:
-    """Fields that cannot both be meant: (field, what was expected), all of them."""
-    out: list[tuple[str, str]] = []
+def contradictions(card: Workload) -> list[tuple[Field_, str]]:
+    """Fields that cannot both be meant: (path, what was expected), all of them."""
+    return [*_contract_contradictions(card), *_traffic_contradictions(card), *_promise_contradictions(card)]
+
+
+def _contract_contradictions(card: Workload) -> Iterator[tuple[Field_, str]]:
+    contract = card.contract
+    embeddings = contract.api == "embeddings"
+    if embeddings != (contract.modality == "embedding"):
+        yield ("contract", "modality"), "embedding with api embeddings, and only there"
+    if contract.response == "vector" and not embeddings:
+        yield ("contract", "response"), "vector with api embeddings only"
+    if embeddings and contract.response in ("json", "tool_call"):
+        yield ("contract", "response"), "vector: embeddings have no other answer"
+    if contract.response == "tool_call" and not contract.tools:
+        yield ("contract", "response"), "tool_call only where contract.tools is above 0"
+    if contract.tools and contract.api in ("completions", "embeddings"):
+        yield ("contract", "tools"), f"0: {contract.api} has no tools"
+
+
+def _traffic_contradictions(card: Workload) -> Iterator[tuple[Field_, str]]:
     contract, traffic = card.contract, card.traffic
-    several = traffic.conversation is not None or traffic.agent is not None
-    if contract.api in ("completions", "embeddings") and several:
-        field = "traffic.conversation" if traffic.conversation is not None else "traffic.agent"
-        out.append((field, f"expected none: {contract.api} has no turns"))
+    if contract.api in ("completions", "embeddings"):
+        for name in ("conversation", "agent"):
+            if getattr(traffic, name) is not None:
+                yield ("traffic", name), f"none: {contract.api} has no turns"
     if traffic.conversation is not None and traffic.agent is not None:
-        out.append(("traffic.agent", "expected either conversation or agent"))
-    if (contract.api == "embeddings") != (contract.modality == "embedding"):
-        out.append(("contract.modality", "expected embedding with api embeddings, and only there"))
-    streams = contract.streaming and contract.api != "embeddings"
+        yield ("traffic", "agent"), "either conversation or agent"
+    if traffic.prefix is not None and traffic.prefix.tokens >= traffic.prompt_tokens.top:
+        yield ("traffic", "prefix", "tokens"), "fewer than the longest prompt"
+
+
+def _promise_contradictions(card: Workload) -> Iterator[tuple[Field_, str]]:
+    streams = card.contract.streaming and card.contract.api != "embeddings"
     seen: set[tuple[object, ...]] = set()
     for i, promise in enumerate(card.promises):
-        if promise.metric in (Metric.ITL, Metric.TPOT) and not streams:
-            out.append((f"promises[{i}]", f"expected no {promise.metric} promise: the answer does not stream"))
-        key = (promise.metric, promise.quantile, promise.boundary, promise.suite)
+        if promise.metric in (Metric.TTFT, Metric.ITL, Metric.TPOT) and not streams:
+            yield ("promises", i), f"no {promise.metric} promise: the answer does not stream; promise e2e"
+        boundary = promise.boundary or Boundary.SCHEDULED
+        key = (promise.metric, promise.quantile, boundary, promise.suite)
         if key in seen:
-            out.append((f"promises[{i}]", f"expected one limit for {promise.label.split(' ≤')[0]}"))
+            yield ("promises", i), f"one limit for {re.split(' [≤≥]', promise.label)[0]}"
         seen.add(key)
-    if traffic.prefix is not None and traffic.prefix.tokens >= traffic.prompt_tokens.top:
-        out.append(("traffic.prefix.tokens", "expected fewer than the longest prompt"))
-    if traffic.kind == "interactive" and card.promises and not any(p.metric in LATENCIES for p in card.promises):
-        out.append(("promises", "expected a latency promise for interactive traffic, or class: batch"))
-    return out
+    interactive = card.traffic.kind == "interactive"
+    if interactive and card.promises and not any(p.metric in LATENCIES for p in card.promises):
+        yield ("promises",), "a latency promise for interactive traffic, or class: batch"
 
 
 def json_schema() -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """A card derived from a trace: arrivals, lengths, shared prefixes and turns, with what the trace could not say."""
 
 import itertools
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -9,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import ValidationError
 
+from setpoint.errors import UsageError
 from setpoint.units import format_number
 from setpoint.workload.card import API_VERSION, Workload
 from setpoint.workload.traces import Trace, TraceRequest, read_trace
@@ -26,7 +29,11 @@ QUANTILES = {
     "max": 1.0,
 }
 POISSON_BAND = (0.8, 1.25)  # squared coefficient of variation of the gaps that is called Poisson
+REGULAR = 0.01  # below it the gaps are called equal
 FEW = 30
+MOST_GROUPS = 100_000
+SESSIONS = 100  # that a run should see, times the burstiness, so that its rate is near the mean
+LEAST_S, MOST_S = 60, 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,22 +62,31 @@ def card_from_trace(path: str | Path) -> Derived:
 
 
 def derive(trace: Trace, name: str) -> Derived:
-    """Derives a card from a trace that was read."""
+    """Derives a card from a trace that was read.
+
+    Raises:
+        UsageError: no request was answered, or what the trace says is beyond what a card can.
+    """
     answered = [r for r in trace.requests if r.answered]
+    if not answered:
+        raise UsageError(f"The trace {trace.source!r} holds no answered request, so it has no lengths.")
     facts = [("format", trace.format), ("requests", f"{len(trace.requests):,}")]
     unknown: list[str] = []
     if trace.bad_lines:
         facts.append(("lines not read", f"{trace.bad_lines:,} ({'; '.join(trace.bad_examples)})"))
     if len(answered) < len(trace.requests):
-        facts.append(("not answered", f"{len(trace.requests) - len(answered):,}, left out of the lengths"))
+        facts.append(
+            ("not answered", f"{len(trace.requests) - len(answered):,}, counted as arrivals, left out of the lengths")
+        )
     sessions = _sessions(answered, trace)
     openings = [s[0] for s in sessions]
     traffic: dict[str, Any] = {
         "class": "interactive",
-        "arrivals": _arrivals(openings, trace, facts, unknown),
+        "arrivals": _arrivals([s[0] for s in _sessions(trace.requests, trace)], trace, facts, unknown),
         "prompt_tokens": _quantiles([r.prompt_tokens for r in openings]),
         "output_tokens": _quantiles([max(r.output_tokens, 1) for r in answered]),
     }
+    traffic["duration"] = _duration(traffic["arrivals"], trace, facts)
     traffic |= _turns(sessions, trace, facts, unknown)
     prefix = _prefix(openings, trace, facts, unknown)
     if prefix is not None:
@@ -84,7 +100,13 @@ def derive(trace: Trace, name: str) -> Derived:
         "description": f"Derived from {len(trace.requests):,} requests of a trace ({trace.format}).",
         "traffic": traffic,
     }
-    return Derived(Workload.model_validate(body), tuple(facts), tuple(unknown))
+    try:
+        card = Workload.model_validate(body)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise UsageError(f"No card can be derived from {trace.source!r}: {where}: {first['msg']}.") from None
+    return Derived(card, tuple(facts), tuple(unknown))
 
 
 def _quantiles(values: Sequence[float]) -> dict[str, Any]:
@@ -118,11 +140,7 @@ def _linked(requests: Sequence[TraceRequest]) -> list[list[TraceRequest]]:
         found = None
         for block in reversed(request.blocks[:-1]):
             candidate = open_ends.get(block)
-            if (
-                candidate is not None
-                and len(candidate[-1].blocks) < len(request.blocks)
-                and len(candidate[-1].blocks) > 2
-            ):
+            if candidate is not None and _continues(request, candidate[-1]):
                 found = candidate
                 break
         if found is None:
@@ -134,10 +152,15 @@ def _linked(requests: Sequence[TraceRequest]) -> list[list[TraceRequest]]:
     return sessions
 
 
+def _continues(request: TraceRequest, last: TraceRequest) -> bool:
+    known = last.blocks[:-1]
+    return len(known) > 1 and len(request.blocks) > len(last.blocks) and request.blocks[: len(known)] == known
+
+
 def _arrivals(
     openings: Sequence[TraceRequest], trace: Trace, facts: list[tuple[str, str]], unknown: list[str]
 ) -> dict[str, Any]:
-    if not trace.common_clock or len(openings) < FEW:
+    if not trace.common_clock:
         unknown.append("how sessions arrive: each has a clock of its own, so one user in closed loop is assumed")
         return {"process": "closed", "users": 1}
     times = np.sort([r.time_s for r in openings])
@@ -156,9 +179,25 @@ def _arrivals(
         facts.append(("busiest minute", f"{peak:.2f} times the mean"))
     if float(np.mean(gaps == 0)) > 0.2:
         unknown.append("the order inside one time stamp: many requests share one, which inflates burstiness")
+    if len(openings) < FEW:
+        unknown.append(f"how sessions arrive: {len(openings)} are too few to tell, so Poisson is assumed")
+        return {"process": "poisson", "rate": rate}
+    if burstiness < REGULAR:
+        return {"process": "constant", "rate": rate}
     if POISSON_BAND[0] <= burstiness <= POISSON_BAND[1]:
         return {"process": "poisson", "rate": rate}
-    return {"process": "gamma", "rate": rate, "burstiness": round(min(max(burstiness, 0.01), 1000), 4)}
+    return {"process": "gamma", "rate": rate, "burstiness": round(min(burstiness, 1000), 4)}
+
+
+def _duration(arrivals: dict[str, Any], trace: Trace, facts: list[tuple[str, str]]) -> int:
+    """Seconds, in whole minutes, that show the process but are no longer than the trace and an hour."""
+    if "rate" not in arrivals:
+        return LEAST_S
+    span_s = trace.requests[-1].time_s - trace.requests[0].time_s
+    wanted_s = SESSIONS * max(arrivals.get("burstiness", 1.0), 1.0) / arrivals["rate"]
+    minutes: int = math.ceil(min(max(wanted_s, LEAST_S), max(span_s, LEAST_S), MOST_S) / 60)
+    facts.append(("duration", f"{minutes} min, chosen for about {minutes * 60 * arrivals['rate']:,.0f} sessions"))
+    return minutes * 60
 
 
 def _turns(
@@ -182,7 +221,7 @@ def _turns(
     if np.mean([bool(b.tool) for _, b in later]) > 0.5:
         return {
             "agent": {
-                "tool_turns": _quantiles([c - 1 for c in counts if c > 1]),
+                "tool_turns": _quantiles([c - 1 for c in counts]),
                 "tool_time": _quantiles(waits),
                 "result_tokens": _quantiles(new),
             }
@@ -212,7 +251,10 @@ def _waits(later: Iterable[tuple[TraceRequest, TraceRequest]]) -> tuple[list[flo
 def _prefix(
     openings: Sequence[TraceRequest], trace: Trace, facts: list[tuple[str, str]], unknown: list[str]
 ) -> dict[str, Any] | None:
-    """Prefixes that sessions share: of openings with one first block, the leading blocks that they have in common."""
+    """Prefixes that sessions share: of openings with one first block, the leading blocks that they have in common.
+
+    A card has one length for all: the one at which length times sharing sessions, the shared tokens, is largest.
+    """
     if not trace.common_clock:
         shortest = min(r.prompt_tokens for r in openings)
         if trace.fixed_tokens and len(openings) > 1 and trace.fixed_tokens < shortest:
@@ -228,16 +270,22 @@ def _prefix(
     for request in openings:
         if request.blocks:
             groups[request.blocks[0]].append(request)
-    shared = {first: members for first, members in groups.items() if len(members) > 1}
-    if not shared:
+    depths = [
+        (min(_common(m) * trace.block_tokens, min(r.prompt_tokens for r in m) - 1), len(m))
+        for m in groups.values()
+        if len(m) > 1
+    ]
+    depths = sorted((d for d in depths if d[0] > 0), reverse=True)[:MOST_GROUPS]
+    if not depths:
         facts.append(("shared prefixes", "none"))
         return None
-    depths = [(_common(m) * trace.block_tokens, len(m)) for m in shared.values()]
-    tokens = int(np.repeat([d for d, _ in depths], [n for _, n in depths]).min())
-    share = sum(n for _, n in depths) / len(openings)
-    facts.append(("shared prefixes", f"{len(shared):,} groups, {share:.1%} of sessions, at least {tokens:,} tokens"))
-    longest = max(r.prompt_tokens for r in openings)
-    return {"tokens": min(tokens, longest - 1), "groups": len(shared), "share": round(share, 6)}
+    reached = list(itertools.accumulate(members for _, members in depths))
+    best = max(range(len(depths)), key=lambda i: depths[i][0] * reached[i])
+    tokens, share = depths[best][0], reached[best] / len(openings)
+    facts.append(("shared prefixes", f"{best + 1:,} groups, {share:.1%} of sessions, at least {tokens:,} tokens"))
+    if best + 1 < len(depths):
+        unknown.append(f"shorter shared prefixes: {len(depths) - best - 1:,} more groups share fewer tokens; left out")
+    return {"tokens": tokens, "groups": best + 1, "share": round(share, 6)}
 
 
 def _common(members: Sequence[TraceRequest]) -> int:

@@ -7,19 +7,22 @@ function cannot change a schedule's digest.
 """
 
 import itertools
+import math
 from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
 from scipy import special
 
-from setpoint.workload.card import Arrivals, Closed, Constant, Gamma, Poisson, Ramp, Replay, Workload
+from setpoint.errors import UsageError
+from setpoint.workload.card import Arrivals, Closed, Constant, Gamma, Poisson, Ramp, Replay, Traffic, Workload
 from setpoint.workload.distribution import Floats
 from setpoint.workload.replay import Recorded, read_recorded
 from setpoint.workload.schedule import Schedule, Session, Turn, TurnKind
 
-SESSIONS_PER_USER_S = 50.0  # more than any user can finish, so that a closed loop never runs out
-MAX_SESSIONS = 2_000_000
+REQUESTS_PER_USER_S = 50.0  # of a closed loop: more than a user gets answered
+CLOSED_REQUESTS = 200_000  # of a closed loop: what is kept in memory; one that gets more answered ends early
+MAX_REQUESTS = 2_000_000
 
 
 class Stream(IntEnum):
@@ -34,6 +37,7 @@ class Stream(IntEnum):
     FOLLOW_UP_OUTPUT = 6
     WAIT = 7
     GROUP = 8
+    PAUSE = 9
 
 
 @dataclass(slots=True)
@@ -72,8 +76,7 @@ def schedule_for(
         folder: Folder that a trace's path is relative to.
 
     Raises:
-        UsageError: a trace cannot be read.
-        ValueError: the schedule would exceed two million sessions.
+        UsageError: a trace cannot be read, or the schedule would exceed two million requests.
     """
     traffic = card.traffic
     window_s = traffic.duration if duration_s is None else duration_s
@@ -81,10 +84,11 @@ def schedule_for(
     if isinstance(arrivals, Replay):
         recorded = read_recorded(arrivals.trace, folder)
         speed = arrivals.speed if rate_per_s is None else rate_per_s / recorded.rate_per_s
+        _bounded(len(recorded.arrivals))
         return _replay(recorded, speed, seed, window_s, max_requests)
     if isinstance(arrivals, Closed):
-        count = int(min(max(arrivals.users * window_s * SESSIONS_PER_USER_S, arrivals.users), 20_000))
-        count = max(count if max_requests is None else min(count, max_requests), arrivals.users)
+        wanted = min(arrivals.users * window_s * REQUESTS_PER_USER_S, CLOSED_REQUESTS, max_requests or CLOSED_REQUESTS)
+        count = max(math.ceil(wanted / _mean_turns(traffic)), arrivals.users)
         sessions = _sessions(card, seed, [None] * count, max_requests)
         if arrivals.think_time.top > 0:
             sessions = _with_think_time(sessions, arrivals, seed)
@@ -123,14 +127,27 @@ def _effective(arrivals: Arrivals, rate_per_s: float | None, concurrency: int | 
     return arrivals.model_copy(update={"rate": rate_per_s})
 
 
+def _mean_turns(traffic: Traffic) -> float:
+    if traffic.agent is not None:
+        return 1 + traffic.agent.tool_turns.mean
+    return 1.0 if traffic.conversation is None else traffic.conversation.turns.mean
+
+
+def _bounded(requests: float) -> None:
+    if requests > MAX_REQUESTS:
+        raise UsageError(
+            f"The card plans {requests:,.0f} requests or more in one run, expected at most {MAX_REQUESTS:,}.",
+            fix="Lower the rate, the duration or the number of turns.",
+        )
+
+
 def _starts(arrivals: Arrivals, stream: _Uniform, window_s: float) -> Floats:
     """Session starts in [0, window), ascending, in seconds."""
     expected = session_rate(arrivals) * window_s
-    if expected > MAX_SESSIONS:
-        raise ValueError(f"expected at most {MAX_SESSIONS:,} sessions, the card asks for {expected:,.0f}")
+    _bounded(expected)
     if isinstance(arrivals, Constant):
         return np.asarray(np.round(np.arange(int(np.ceil(expected - 1e-9))) / arrivals.rate, 6))
-    unit: Floats = np.zeros(0, dtype=np.float64)
+    unit: Floats = _first_gamma(arrivals, stream) if isinstance(arrivals, Gamma) else np.zeros(0, dtype=np.float64)
     reach = expected if isinstance(arrivals, Ramp) else window_s
     while not len(unit) or unit[-1] < reach:
         uniform = stream.take(max(64, int(expected / 4)))
@@ -141,6 +158,17 @@ def _starts(arrivals: Arrivals, stream: _Uniform, window_s: float) -> Floats:
         unit = _warp(arrivals, unit, window_s)
     starts: Floats = np.round(unit, 6).astype(np.float64)
     return starts[starts < window_s]
+
+
+def _first_gamma(gamma: Gamma, stream: _Uniform) -> Floats:
+    """The first start of a process that has been running for ever: a uniform share of a length-biased gap.
+
+    A run that began with a whole gap would average (burstiness - 1) / 2 sessions too many. A gamma gap of shape k is,
+    length-biased, one of shape k + 1 (Cox, Renewal Theory, 1962, section 5.4).
+    """
+    inside, gap = stream.take(2)
+    scale = gamma.burstiness / gamma.rate
+    return np.asarray([inside * special.gammaincinv(1.0 / gamma.burstiness + 1.0, gap) * scale], dtype=np.float64)
 
 
 def _gaps(arrivals: Arrivals, uniform: Floats) -> Floats:
@@ -156,12 +184,11 @@ def _gaps(arrivals: Arrivals, uniform: Floats) -> Floats:
 def _warp(ramp: Ramp, unit: Floats, window_s: float) -> Floats:
     """Unit-rate times through the inverse of the ramp's cumulative rate (time change of a Poisson process).
 
-    Cumulative rate at t is ``start·t + (end - start)·t²/(2·window)``.
+    Cumulative rate at t is ``start·t + (end - start)·t²/(2·window)``; its root in the form that does not cancel.
     """
     slope = (ramp.end - ramp.start) / window_s
-    if abs(slope) * window_s < 1e-12:
-        return np.asarray(unit / ramp.start)
-    return np.asarray(np.sqrt(np.maximum(ramp.start**2 + 2 * slope * unit, 0.0)) - ramp.start) / slope
+    root: Floats = np.sqrt(np.maximum(ramp.start**2 + 2 * slope * unit, 0.0))
+    return 2 * unit / (root + ramp.start)
 
 
 def _sessions(
@@ -175,8 +202,8 @@ def _sessions(
     sessions: list[Session] = []
     planned = 0
     for i in range(count):
-        prefix = traffic.prefix.tokens if traffic.prefix is not None and groups[i] is not None else 0
-        prompt = max(int(openings[i]), prefix + 1)
+        prompt = int(openings[i])
+        prefix = 0 if traffic.prefix is None or groups[i] is None else min(traffic.prefix.tokens, prompt - 1)
         first = Turn(prompt, int(outputs[i]), groups[i] if prefix else None, prefix)
         turns = (first, *later[i])
         planned += len(turns)
@@ -209,6 +236,7 @@ def _later_turns(card: Workload, seed: int, count: int) -> list[tuple[Turn, ...]
     else:
         return [()] * count
     total = int(counts.sum())
+    _bounded(count + total)
     prompts = lengths.draw(_stream(seed, Stream.FOLLOW_UP).take(total))
     outputs = traffic.output_tokens.draw(_stream(seed, Stream.FOLLOW_UP_OUTPUT).take(total))
     pauses = np.round(waits.quantile(_stream(seed, Stream.WAIT).take(total)), 6)
@@ -219,7 +247,7 @@ def _later_turns(card: Workload, seed: int, count: int) -> list[tuple[Turn, ...]
 
 def _with_think_time(sessions: tuple[Session, ...], closed: Closed, seed: int) -> tuple[Session, ...]:
     """A user's pause before a session is the wait of its first turn."""
-    pauses = np.round(closed.think_time.quantile(_stream(seed, Stream.WAIT).take(len(sessions))), 6)
+    pauses = np.round(closed.think_time.quantile(_stream(seed, Stream.PAUSE).take(len(sessions))), 6)
     return tuple(
         Session(s.index, None, (_paused(s.turns[0], float(w)), *s.turns[1:]))
         for s, w in zip(sessions, pauses, strict=True)
@@ -237,7 +265,14 @@ def _replay(recorded: Recorded, speed: float, seed: int, window_s: float, max_re
         start_s = round(arrival.time_s / speed, 6)
         if start_s >= window_s or (max_requests is not None and len(sessions) >= max_requests):
             break
-        prefix = min(arrival.shared_tokens, arrival.prompt_tokens - 1)
-        turn = Turn(arrival.prompt_tokens, arrival.output_tokens, arrival.group if prefix > 0 else None, max(prefix, 0))
+        blocks = arrival.blocks
+        turn = Turn(
+            arrival.prompt_tokens,
+            arrival.output_tokens,
+            blocks=blocks,
+            block_tokens=recorded.block_tokens if blocks else 0,
+        )
         sessions.append(Session(len(sessions), start_s, (turn,)))
-    return Schedule(tuple(sessions), seed, recorded.rate_per_s * speed, None, window_s)
+    span_s = sessions[-1].start_s or 0.0
+    offered = (len(sessions) - 1) / span_s if span_s > 0 else len(sessions) / window_s
+    return Schedule(tuple(sessions), seed, offered, None, window_s)

@@ -1,10 +1,12 @@
 """Promises: one limit each, in one line or as a mapping."""
 
+import difflib
 import re
 from enum import StrEnum
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_serializer, model_validator
+from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, model_serializer, model_validator
+from pydantic_core import CoreSchema
 
 from setpoint.units import format_duration, format_quantile, format_share, parse_duration, parse_quantile, parse_share
 from setpoint.workload.quantity import Duration, Quantile, Share
@@ -80,6 +82,13 @@ class Promise(BaseModel):
             raise ValueError("expected a suite with quality only")
         return self
 
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """One line, or the mapping."""
+        fields = handler.resolve_ref_schema(handler(schema))
+        line = {"type": "string", "examples": ["p95 ttft <= 800 ms", "answered >= 99%"]}
+        return {"anyOf": [line, fields]}
+
     @model_serializer
     def _write(self) -> dict[str, Any]:
         fields = {
@@ -131,5 +140,7 @@ def _parse_line(line: str) -> dict[str, Any]:
 
 def _metric(word: str) -> str:
     if word.lower() not in list(Metric):
-        raise ValueError(f"expected one of the metrics {', '.join(Metric)}")
+        close = difflib.get_close_matches(word.lower(), list(Metric), 1)
+        hint = f" (did you mean {close[0]}?)" if close else ""
+        raise ValueError(f"expected one of the metrics {', '.join(Metric)}{hint}")
     return word.lower()

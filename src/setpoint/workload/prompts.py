@@ -5,10 +5,11 @@ is n words and no prompt has to be tokenized while a run is under way. Every pro
 first word on: a schedule that is run twice with one seed never measures the prefix cache by accident.
 """
 
+import itertools
 import random
 from dataclasses import dataclass
 
-from setpoint.workload.schedule import Session
+from setpoint.workload.schedule import Session, Turn
 
 # Common English words; in the usual BPE vocabularies each is one token with the space before it.
 CANDIDATES = tuple(
@@ -28,6 +29,8 @@ CANDIDATES = tuple(
     took science eat room friend began idea fish mountain stop once base hear horse cut sure watch color face wood main
     """.split()  # noqa: SIM905 - a list of quoted words would be unreadable
 )
+
+CACHED_CHARACTERS = 2**25  # shared beginnings are kept up to here; many long ones are written anew each time
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,7 @@ class PromptWriter:
         self._turn = vocabulary.turn_tokens
         self._salt = f"{nonce}/{seed}"
         self._prefixes: dict[tuple[int, int], str] = {}
+        self._cached = 0
 
     def text(self, session: Session, position: int) -> str:
         """The text that a turn adds, template tokens taken off; at least one word."""
@@ -69,6 +73,9 @@ class PromptWriter:
         template = self._turn if position else self._opening
         count = max(turn.prompt_tokens - template, 1)
         own = self._salted(f"{session.index}/{position}")
+        if turn.blocks and not position:
+            shared = max(min(len(turn.blocks) * turn.block_tokens - template, count - 1), 0)
+            return self._blocks(turn, shared) + self._write(own, count - shared)
         if turn.prefix_group is None or position:
             return self._write(own, count)
         shared = max(min(turn.prefix_tokens - template, count - 1), 0)
@@ -77,8 +84,19 @@ class PromptWriter:
     def _prefix(self, group: int, count: int) -> str:
         key = (group, count)
         if key not in self._prefixes:
-            self._prefixes[key] = self._write(self._salted(f"group/{group}"), count)
+            text = self._write(self._salted(f"group/{group}"), count)
+            while self._prefixes and self._cached + len(text) > CACHED_CHARACTERS:
+                self._cached -= len(self._prefixes.pop(next(iter(self._prefixes))))
+            self._prefixes[key] = text
+            self._cached += len(text)
         return self._prefixes[key]
+
+    def _blocks(self, turn: Turn, count: int) -> str:
+        """The first ``count`` words of the turn's blocks; the text of a block depends on its number alone."""
+        words = itertools.chain.from_iterable(
+            self._salted(f"block/{block}").choices(self._words, k=turn.block_tokens) for block in turn.blocks
+        )
+        return "".join(f" {word}" for word in itertools.islice(words, count))
 
     def _salted(self, place: str) -> random.Random:
         return random.Random(f"{self._salt}/{place}")

@@ -26,8 +26,11 @@ class Turn:
         output_tokens: Answer length to ask for.
         prefix_group: Index of the shared prefix that the prompt starts with, or None. Turn 0 only.
         prefix_tokens: Length of that prefix; 0 without one.
-        wait_s: Think or tool time between the end of the previous answer and this send; 0 in turn 0.
+        wait_s: Think or tool time between the end of the previous answer and this send. In turn 0 of a closed loop:
+            the user's pause before the session; else 0 there.
         kind: Who speaks.
+        blocks: Of a replay: the leading blocks of the prompt that other prompts have too, by number. Turn 0 only.
+        block_tokens: Length of a block; 0 without them.
     """
 
     prompt_tokens: int
@@ -36,6 +39,8 @@ class Turn:
     prefix_tokens: int = 0
     wait_s: float = 0.0
     kind: TurnKind = TurnKind.USER
+    blocks: tuple[int, ...] = ()
+    block_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +87,7 @@ class Schedule:
         for s in self.sessions:
             turns = " ".join(
                 f"{t.kind}:{t.prompt_tokens}+{t.output_tokens}@{t.wait_s!r}/{t.prefix_group}:{t.prefix_tokens}"
+                + (f"#{t.block_tokens}*{','.join(map(str, t.blocks))}" if t.blocks else "")
                 for t in s.turns
             )
             yield f"{s.index} {s.start_s!r} {turns}"

@@ -6,10 +6,12 @@ one request a line; see ``docs/card.md``). A member of a line that is not named 
 """
 
 import csv
+import itertools
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,11 @@ from setpoint.workload.replay import Arrival, Recorded
 
 MOONCAKE_BLOCK = 512
 SHOWN_LINES = 3
+MOST_TOKENS = 10_000_000
+MOST_NUMBER = 1e15  # no time is above it, in milliseconds either
+LATEST_S = 1e11  # the year 5138: a number above it counts milliseconds or less
+
+Blocks = tuple[int | str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +33,8 @@ class TraceRequest:
 
     Attributes:
         time_s: On the trace's own scale.
-        prompt_tokens: Whole prompt, history included.
-        output_tokens: Answer.
+        prompt_tokens: Whole prompt, history included; 0 where the line of an unanswered request does not say.
+        output_tokens: Answer; 0 likewise.
         session: What ties turns together; None when the trace does not say.
         blocks: Hashes of the prompt's blocks from its beginning on; empty without them.
         latency_s: From request to end of answer; None when unknown.
@@ -40,7 +47,7 @@ class TraceRequest:
     prompt_tokens: int
     output_tokens: int
     session: str | None = None
-    blocks: tuple[int | str, ...] = ()
+    blocks: Blocks = ()
     latency_s: float | None = None
     wait_s: float | None = None
     tool: bool | None = None
@@ -78,15 +85,24 @@ class Trace:
             self.bad_examples.append(f"line {number}: {reason}")
 
     def recorded(self) -> Recorded:
-        """The trace's sends for a replay; requests with the same first block share what they share."""
-        start_s = self.requests[0].time_s
-        shared = _shared_with_earlier(self.requests)
-        return Recorded(
-            tuple(
-                Arrival(r.time_s - start_s, r.prompt_tokens, max(r.output_tokens, 1), group, blocks * self.block_tokens)
-                for r, (group, blocks) in zip(self.requests, shared, strict=True)
+        """The trace's answered sends for a replay; what prompts had in common they have again.
+
+        Raises:
+            UsageError: none was answered, or the requests have no common clock.
+        """
+        if not self.common_clock and len({r.session for r in self.requests}) > 1:
+            raise UsageError(
+                f"The trace {self.source!r} cannot be replayed: its sessions have clocks of their own.",
+                fix="Name the file of one session, or derive a card with `setpoint card from-trace`.",
             )
+        requests = sorted((r for r in self.requests if r.answered), key=lambda r: r.time_s)
+        if not requests:
+            raise UsageError(f"The trace {self.source!r} holds no answered request.")
+        arrivals = tuple(
+            Arrival(r.time_s - requests[0].time_s, r.prompt_tokens, max(r.output_tokens, 1), blocks)
+            for r, blocks in zip(requests, _shared_blocks(requests), strict=True)
         )
+        return Recorded(self.source, arrivals, self.block_tokens)
 
 
 def read_trace(path: Path) -> Trace:
@@ -134,19 +150,34 @@ def _read_file(path: Path) -> Trace:
         if head.upper().startswith("TIMESTAMP,"):
             return _read_azure(str(path), file)
         if path.suffix == ".json" or head.strip() in ("{", "["):
-            return _read_agent(str(path), file.read())
+            return _read_lines(str(path), file) if _is_line(head) else _read_agent(str(path), file.read())
         return _read_lines(str(path), file)
+
+
+def _is_line(head: str) -> bool:
+    """Whether a first line is a JSON object by itself and no session of a coding agent."""
+    try:
+        entry = json.loads(head)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(entry, dict) and "requests" not in entry
 
 
 def _read_azure(source: str, lines: Iterator[str]) -> Trace:
     trace = Trace(source, "azure", [])
-    for number, row in enumerate(csv.DictReader(lines), 2):
-        try:
-            time_s = _time(row["TIMESTAMP"])
-            request = TraceRequest(time_s, int(row["ContextTokens"]), int(row["GeneratedTokens"]))
-            _keep(trace, number, request)
-        except (KeyError, TypeError, ValueError) as error:
-            trace.refuse_line(number, _reason(error))
+    rows = csv.DictReader(lines)
+    try:
+        for row in rows:
+            try:
+                lengths = (
+                    _count(row["ContextTokens"], "ContextTokens"),
+                    _count(row["GeneratedTokens"], "GeneratedTokens"),
+                )
+                _keep(trace, rows.line_num, TraceRequest(_time(row["TIMESTAMP"]), *lengths))
+            except (KeyError, ValueError) as error:
+                trace.refuse_line(rows.line_num, _reason(error))
+    except csv.Error as error:
+        raise UsageError(f"The trace {source!r} is no CSV from line {rows.line_num} on: {error}.") from None
     return trace
 
 
@@ -159,14 +190,14 @@ def _read_lines(source: str, lines: Iterator[str]) -> Trace:
         try:
             entry = json.loads(line)
             if not isinstance(entry, dict):
-                raise TypeError("not a JSON object")  # noqa: TRY301 - handled as any other bad line
+                raise ValueError("not a JSON object")  # noqa: TRY301, TRY004 - handled as any other bad line
             if trace is None:
                 mooncake = "input_length" in entry
                 trace = Trace(source, "mooncake" if mooncake else "access-log", [])
                 trace.block_tokens = MOONCAKE_BLOCK if mooncake else 0
             request = _mooncake(entry) if trace.format == "mooncake" else _logged(entry, trace)
             _keep(trace, number, request)
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
+        except (ValueError, KeyError, RecursionError) as error:
             bad.append((number, _reason(error)))
     trace = trace or Trace(source, "access-log", [])
     for number, reason in bad:
@@ -176,10 +207,10 @@ def _read_lines(source: str, lines: Iterator[str]) -> Trace:
 
 def _mooncake(entry: Mapping[str, Any]) -> TraceRequest:
     return TraceRequest(
-        float(entry["timestamp"]) / 1e3,
-        int(entry["input_length"]),
-        int(entry["output_length"]),
-        blocks=tuple(entry.get("hash_ids") or ()),
+        _number(entry["timestamp"], "timestamp") / 1e3,
+        _count(entry["input_length"], "input_length"),
+        _count(entry["output_length"], "output_length"),
+        blocks=_blocks(entry, "hash_ids"),
     )
 
 
@@ -189,62 +220,98 @@ def _logged(entry: Mapping[str, Any], trace: Trace) -> TraceRequest:
     assert usage is not None
     prompt = _first(usage, "prompt_tokens", "input_tokens")
     output = _first(usage, "completion_tokens", "output_tokens")
-    status = int(entry.get("status", 200))
-    blocks = tuple(entry.get("prefix_blocks") or entry.get("hash_ids") or ())
+    status = _count(entry.get("status", 200), "status")
+    blocks = _blocks(entry, "prefix_blocks") or _blocks(entry, "hash_ids")
     if blocks:
-        trace.block_tokens = int(entry.get("block_tokens") or trace.block_tokens or 16)
+        _same_blocks(trace, _count(entry["block_tokens"], "block_tokens"))
     latency = _first(entry, "latency_s", "duration_s")
-    if latency is None and entry.get("latency_ms") is not None:
-        latency = float(entry["latency_ms"]) / 1e3
+    latency_s = None if latency is None else _number(latency, "latency")
+    if latency_s is None and entry.get("latency_ms") is not None:
+        latency_s = _number(entry["latency_ms"], "latency_ms") / 1e3
     session = _first(entry, "session", "session_id", "conversation_id")
     answered = 200 <= status < 300
     if answered and (prompt is None or output is None):
         raise ValueError("no prompt_tokens or completion_tokens")
     return TraceRequest(
         _time(_first(entry, "time", "timestamp", "ts")),
-        int(prompt or 1),
-        int(output or 0),
+        0 if prompt is None else _count(prompt, "prompt_tokens"),
+        0 if output is None else _count(output, "completion_tokens"),
         session=None if session is None else str(session),
         blocks=blocks,
-        latency_s=None if latency is None else float(latency),
+        latency_s=latency_s,
         answered=answered,
     )
+
+
+def _same_blocks(trace: Trace, block_tokens: int) -> None:
+    if block_tokens < 1 or trace.block_tokens not in (0, block_tokens):
+        raise ValueError("block_tokens is not the same number above 0 on all lines")
+    trace.block_tokens = block_tokens
 
 
 def _read_agent(source: str, text: str) -> Trace:
     trace = Trace(source, "coding-agent", [], common_clock=False)
     try:
         data = json.loads(text)
-        entries = data["requests"]
-        trace.block_tokens = int(data.get("block_size") or 0)
-        trace.fixed_tokens = int(data.get("tool_tokens") or 0) + int(data.get("system_tokens") or 0)
-        session = str(data.get("id") or source)
+        entries = list(data["requests"])
+        trace.block_tokens = _count(data.get("block_size") or 0, "block_size")
+        fixed = [_count(data.get(name) or 0, name) for name in ("tool_tokens", "system_tokens")]
+        trace.fixed_tokens = sum(fixed)
     except (ValueError, TypeError, KeyError, RecursionError, AttributeError):
-        raise UsageError(f"The trace {source!r} is JSON of no known format.") from None
+        raise UsageError(
+            f"The trace {source!r} is JSON of no known format.",
+            fix="Known are Azure CSV, Mooncake JSONL, coding-agent sessions and access logs; see docs/card.md.",
+        ) from None
     for number, entry in enumerate(entries, 1):
         try:
-            kinds = entry.get("input_types") or []
+            if not isinstance(entry, dict):
+                raise ValueError("not a JSON object")  # noqa: TRY301, TRY004 - handled as any other bad line
             request = TraceRequest(
-                float(entry["t"]),
-                int(entry["in"]),
-                int(entry["out"]),
-                session=session,
-                blocks=tuple(entry.get("hash_ids") or ()),
-                latency_s=None if entry.get("api_time") is None else float(entry["api_time"]),
-                wait_s=None if entry.get("think_time") is None else float(entry["think_time"]),
-                tool="tool_result" in kinds,
+                _number(entry["t"], "t"),
+                _count(entry["in"], "in"),
+                _count(entry["out"], "out"),
+                session=source,
+                blocks=_blocks(entry, "hash_ids"),
+                latency_s=None if entry.get("api_time") is None else _number(entry["api_time"], "api_time"),
+                wait_s=None if entry.get("think_time") is None else _number(entry["think_time"], "think_time"),
+                tool="tool_result" in (entry.get("input_types") or ()),
             )
             _keep(trace, number, request)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError) as error:
             trace.refuse_line(number, _reason(error))
     return trace
 
 
 def _keep(trace: Trace, number: int, request: TraceRequest) -> None:
-    if request.prompt_tokens < 1 or request.output_tokens < 0 or (request.latency_s or 0) < 0:
-        trace.refuse_line(number, "a length or latency below its least value")
+    if request.answered and request.prompt_tokens < 1:
+        trace.refuse_line(number, "an empty prompt")
+    elif min(request.latency_s or 0, request.wait_s or 0) < 0:
+        trace.refuse_line(number, "a negative time")
     else:
         trace.requests.append(request)
+
+
+def _number(value: object, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= MOST_NUMBER:
+        raise ValueError(f"{name} is no number")
+    return float(value)
+
+
+def _count(value: object, name: str) -> int:
+    """A whole number from 0, as JSON or CSV hold it."""
+    number = int(value) if isinstance(value, str) and value.strip().isascii() and value.strip().isdigit() else value
+    if isinstance(number, bool) or not isinstance(number, int | float) or number != number // 1:
+        raise ValueError(f"{name} is no whole number")
+    if not 0 <= number <= MOST_TOKENS:
+        raise ValueError(f"{name} is not between 0 and {MOST_TOKENS:,}")
+    return int(number)
+
+
+def _blocks(entry: Mapping[str, Any], name: str) -> Blocks:
+    found = entry.get(name) or []
+    if not isinstance(found, list) or not all(isinstance(b, int | str) for b in found):
+        raise ValueError(f"{name} is no list of hashes")
+    return tuple(found)
 
 
 def _first(entry: Mapping[str, Any], *names: str) -> Any:  # noqa: ANN401 - any JSON value
@@ -252,16 +319,22 @@ def _first(entry: Mapping[str, Any], *names: str) -> Any:  # noqa: ANN401 - any 
 
 
 def _time(value: object) -> float:
-    """Seconds from an ISO 8601 time (100 ns digits are cut) or from a number of seconds."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
+    """Seconds from an ISO 8601 time (100 ns digits are cut; UTC unless it says) or from a number of seconds."""
+    if isinstance(value, int | float):
+        if abs(seconds := _number(value, "time")) > LATEST_S:
+            raise ValueError("time is no number of seconds; milliseconds?")
+        return seconds
     if not isinstance(value, str):
         raise ValueError("no time")  # noqa: TRY004 - a bad line like others
     head, dot, rest = value.strip().replace("Z", "+00:00").partition(".")
     if dot:
         digits = len(rest) - len(rest.lstrip("0123456789"))
         rest = f".{rest[:digits][:6]:0<6}{rest[digits:]}"
-    return datetime.fromisoformat(head + rest).timestamp()
+    try:
+        time = datetime.fromisoformat(head + rest)
+    except ValueError:
+        raise ValueError("no ISO 8601 time") from None
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
 
 
 def _reason(error: Exception) -> str:
@@ -269,24 +342,13 @@ def _reason(error: Exception) -> str:
         return f"no {error.args[0]}"
     if isinstance(error, json.JSONDecodeError):
         return "not JSON"
-    return str(error).split(":")[0][:60] or type(error).__name__
+    return str(error) if isinstance(error, ValueError) else "unreadable"
 
 
-def _shared_with_earlier(requests: list[TraceRequest]) -> list[tuple[int, int]]:
-    """For each request: a group number, and how many leading blocks an earlier request had too.
-
-    A group is a first block; a request shares with its group as much as most members do, so that a replay has
-    prefixes of one length a group.
-    """
-    seen: set[int | str] = set()
-    groups: dict[int | str, int] = {}
-    out = []
+def _shared_blocks(requests: list[TraceRequest]) -> Iterator[tuple[int, ...]]:
+    """For each request: its leading blocks that another request has too, as small numbers."""
+    uses = Counter(block for request in requests for block in set(request.blocks))
+    numbers: dict[int | str, int] = {}
     for request in requests:
-        if not request.blocks:
-            out.append((0, 0))
-            continue
-        depth = next((i for i, block in enumerate(request.blocks) if block not in seen), len(request.blocks))
-        seen.update(request.blocks)
-        group = groups.setdefault(request.blocks[0], len(groups))
-        out.append((group, depth))
-    return out
+        shared = itertools.takewhile(lambda block: uses[block] > 1, request.blocks)
+        yield tuple(numbers.setdefault(block, len(numbers)) for block in shared)
