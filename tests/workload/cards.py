@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.shared import shared_data
+
 from setpoint.errors import CardError, Mistake
 from setpoint.workload.card import Workload
 from setpoint.workload.reading import parse_card
@@ -48,7 +50,4 @@ def mistake(**parts: str) -> Mistake:
 
 def shared_traces() -> Path:
     """Traces of real traffic that lie beside the project."""
-    for folder in Path(__file__).resolve().parents:
-        if (folder / "shared" / "data" / "traces").is_dir():
-            return folder / "shared" / "data" / "traces"
-    raise AssertionError("shared/data/traces is not in any folder above this test")
+    return shared_data() / "traces"

@@ -17,12 +17,13 @@ from setpoint.workload.traces import read_trace
 
 OWN = Path(__file__).parent / "traces"
 SHARED = shared_traces()
-TRACES = [
-    *(OWN / name for name in ("azure.csv", "mooncake.jsonl", "agent", "agent/session_0.json", "access.jsonl")),
-    *sorted(p for p in SHARED.iterdir()),
-    *sorted((SHARED / "coding_agent").iterdir()),
+MINE = [OWN / name for name in ("azure.csv", "mooncake.jsonl", "agent", "agent/session_0.json", "access.jsonl")]
+RECORDED = sorted([*SHARED.glob("*"), *(SHARED / "coding_agent").glob("*")])
+TRACES = [*MINE, *(pytest.param(p, marks=pytest.mark.shared) for p in RECORDED)]
+COMMON_CLOCK = [
+    *(p for p in MINE if p.suffix in (".csv", ".jsonl")),
+    *(pytest.param(p, marks=pytest.mark.shared) for p in RECORDED if p.suffix in (".csv", ".jsonl")),
 ]
-COMMON_CLOCK = [p for p in TRACES if p.suffix in (".csv", ".jsonl")]
 
 
 def name_of(path: object) -> str:
@@ -202,6 +203,7 @@ def test_the_process_is_named_by_the_gaps(tmp_path: Path, gaps: np.ndarray, proc
         assert arrivals.burstiness == pytest.approx(np.diff(times).var() / np.diff(times).mean() ** 2, rel=1e-3)
 
 
+@pytest.mark.shared
 def test_a_derived_run_is_long_enough_to_show_its_bursts() -> None:
     derived = card_from_trace(SHARED / "azure_2023_code.csv")
     assert derived.card.traffic.duration == 58 * 60  # the whole trace: burstiness is 173

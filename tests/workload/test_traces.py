@@ -37,11 +37,11 @@ def azure(tmp_path: Path, *rows: str) -> Path:
         (OWN / "agent", "coding-agent", 7),
         (OWN / "agent" / "session_0.json", "coding-agent", 3),
         (OWN / "access.jsonl", "access-log", 17),
-        (SHARED / "azure_2023_code.csv", "azure", 8819),
-        (SHARED / "azure_2023_conv.csv", "azure", 19366),
-        (SHARED / "mooncake_conversation.jsonl", "mooncake", 12031),
-        (SHARED / "mooncake_synthetic.jsonl", "mooncake", 3993),
-        (SHARED / "coding_agent", "coding-agent", 178),
+        pytest.param(SHARED / "azure_2023_code.csv", "azure", 8819, marks=pytest.mark.shared),
+        pytest.param(SHARED / "azure_2023_conv.csv", "azure", 19366, marks=pytest.mark.shared),
+        pytest.param(SHARED / "mooncake_conversation.jsonl", "mooncake", 12031, marks=pytest.mark.shared),
+        pytest.param(SHARED / "mooncake_synthetic.jsonl", "mooncake", 3993, marks=pytest.mark.shared),
+        pytest.param(SHARED / "coding_agent", "coding-agent", 178, marks=pytest.mark.shared),
     ],
     ids=lambda value: value.name if isinstance(value, Path) else str(value),
 )
@@ -235,6 +235,7 @@ def test_sessions_with_clocks_of_their_own_are_not_replayed_as_one() -> None:
     assert len(read_trace(OWN / "agent" / "session_1.json").recorded().arrivals) == 4
 
 
+@pytest.mark.shared
 def test_a_replay_shares_what_the_trace_shared_and_no_more() -> None:
     read = card(arrivals="{process: replay, trace: mooncake_conversation.jsonl}")
     schedule = schedule_for(read, 1, duration_s=3600, max_requests=2000, folder=str(SHARED))

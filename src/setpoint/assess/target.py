@@ -12,7 +12,8 @@ import psutil
 
 from setpoint.client.address import normal_base_url
 from setpoint.client.check import check, resolve_model
-from setpoint.engines.files import home
+from setpoint.engines.environments import checkpoint_of
+from setpoint.engines.files import home, sha256_of
 from setpoint.engines.host import host_sampler
 from setpoint.engines.registry import engine_named
 from setpoint.engines.remote import describe
@@ -144,6 +145,8 @@ def _local(
     else:
         model = resolve(options.model or EMBEDDED_MODEL, note)
         path, name, pins = model.path, model.name, model.pins
+        if engine.name == "vllm" and path.suffix == ".gguf":
+            path, pins = checkpoint_of(path, engine.name, note), pins | {"converted_from": f"sha256:{sha256_of(path)}"}
     if dialect is Dialect.EMBEDDINGS and engine.name == "llamacpp":
         flags.setdefault("embedding", "true")
     log = home() / "logs" / f"{engine.name}-{os.getpid()}.log"

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,3 +116,40 @@ def _run(command: list[str], listen: Callable[[str], None]) -> None:
                 listen(text[:160])
     if process.returncode:
         raise EngineError(f"{' '.join(command[:4])} … failed: {last[:300]}")
+
+
+CONVERSION_LIMIT_S = 900
+
+
+def checkpoint_of(gguf: Path, engine: str, listen: Callable[[str], None]) -> Path:
+    """A GGUF file as a bf16 checkpoint folder, converted once in the engine's environment.
+
+    The dequantized weights are those of the GGUF file, so both engines serve the same model up to rounding.
+
+    Raises:
+        EngineError: the environment is missing or the conversion failed.
+    """
+    python = python_of(engine)
+    if python is None:
+        raise EngineError(f"{engine} is not installed.", fix=f"Install it with: setpoint engines install {engine}")
+    folder = gguf.parent / f"{gguf.stem}-bf16"
+    if (folder / MARKER).exists():
+        return folder
+    listen(f"{gguf.name}: converting to a bf16 checkpoint, once")
+    with tempfile.TemporaryDirectory(dir=gguf.parent) as scratch:
+        script = Path(__file__).with_name("gguf_checkpoint.py")
+        try:
+            done = subprocess.run(  # noqa: S603 - our own script
+                [str(python), str(script), str(gguf), scratch],
+                capture_output=True, text=True, timeout=CONVERSION_LIMIT_S, check=False,
+                env={**os.environ, "HF_HUB_OFFLINE": "1"},
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise EngineError(f"{gguf.name} was not converted within {CONVERSION_LIMIT_S / 60:.0f} min.") from None
+        if done.returncode:
+            last = done.stderr.strip().splitlines()[-1:] or ["it said nothing"]
+            raise EngineError(f"{gguf.name} could not be converted to a checkpoint: {last[0][:300]}")
+        (Path(scratch) / MARKER).touch()
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(scratch, folder)
+    return folder

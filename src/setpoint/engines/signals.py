@@ -4,8 +4,10 @@ A signal is a value, ``unsupported``, ``disabled`` or ``scrape_failed``. A page 
 scrape, however politely it answered.
 """
 
+import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -55,15 +57,20 @@ def recognise(samples: Samples) -> str | None:
 def read_series(series: Series, samples: Samples, time_s: float) -> SignalRow:
     """One signal from a scrape: the newest name that is present."""
     for name in series.names:
-        found = samples.get(name.text)
-        if found is None and name.text.endswith("_total"):
-            found = samples.get(name.text.removesuffix("_total"))
+        found = next((samples[spelling] for spelling in _spellings(name.text) if spelling in samples), None)
         values = [value for labels, value in found or () if _counts(series, labels)]
         if values:
             value = sum(values) if series.over is Over.SUM else max(values)
-            if value == value and abs(value) != float("inf"):  # noqa: PLR0124 - NaN is the value unequal to itself
-                return _row(time_s, series.signal, value, SignalState.OK, name.text)
+            if not math.isfinite(value):
+                return _row(time_s, series.signal, None, SignalState.SCRAPE_FAILED, f"{name.text} is {value}")
+            return _row(time_s, series.signal, value, SignalState.OK, name.text)
     return _row(time_s, series.signal, None, SignalState.UNSUPPORTED, series.names[0].text if series.names else "none")
+
+
+def _spellings(name: str) -> tuple[str, ...]:
+    """As exported; without the counter's suffix (SGLang's docs); through gateways that rewrite colons."""
+    plain = name.removesuffix("_total")
+    return (name, plain, name.replace(":", "_"), plain.replace(":", "_"))
 
 
 def _counts(series: Series, labels: dict[str, str]) -> bool:
@@ -106,13 +113,16 @@ class SignalSampler:
 
     async def _scrape(self, url: str, origin_s: float) -> list[SignalRow]:
         base, path = _split(url)
-        client = Client(Target(base, self._target.dialect, self._target.model, self._target.api_key))
+        key = self._target.api_key if base == _split(self._target.base_url)[0] else None  # for this server only
+        client = Client(replace(self._target, base_url=base, api_key=key))
         try:
             response = await client.fetch("GET", PATHS.get(self.engine or "", path), timeout_s=SCRAPE_LIMIT_S)
             time_s = self._now() - origin_s
             samples = parse_exposition(_text(response))
         except (TargetError, NotMetrics) as error:
             return self._failed(self._now() - origin_s, str(error))
+        finally:
+            await client.close()
         self.engine = self.engine or recognise(samples)
         if self.engine is None:
             return [_row(time_s, "scrape", None, SignalState.UNSUPPORTED, "no series of a known engine")]
