@@ -19,16 +19,18 @@ def search(
 ) -> tuple[list[Attempt], float]:
     """Climbs against a target that keeps its promises up to ``capacity``; within ``blur`` of it nothing is decided."""
     chance = random.Random(seed)
-    ladder = Ladder(start, whole, needed_s=lambda load: 200 / load, overhead_s=OVERHEAD_S)
+    ladder = Ladder(
+        start, whole, needed_s=lambda load: 200 / load, least_s=lambda load: 60 / load, overhead_s=OVERHEAD_S
+    )
     tried: list[Attempt] = []
     left = budget_s
     while left > SHORT_S + OVERHEAD_S and len(tried) < 100:
         following = ladder.following(tried, left)
-        if following is None or following[1] > left:
+        if following is None:
             break
         load, window = following
         assert window >= SHORT_S
-        assert window <= max(SHORT_S, 20 / load, left)
+        assert window + OVERHEAD_S <= left
         truth = MET if load <= capacity else MISSED
         near = abs(load / capacity - 1) < blur
         short = window * load < 60
@@ -86,7 +88,9 @@ def test_a_target_that_never_keeps_its_promises_ends_the_search() -> None:
 
 
 def test_a_load_that_leans_met_but_is_missed_when_looked_at_for_longer_is_stepped_down_from() -> None:
-    ladder = Ladder(2.0, whole=False, needed_s=lambda load: 200 / load, overhead_s=OVERHEAD_S)
+    ladder = Ladder(
+        2.0, whole=False, needed_s=lambda load: 200 / load, least_s=lambda load: 60 / load, overhead_s=OVERHEAD_S
+    )
     tried = [
         Attempt(2.0, UNDECIDED, MET, long=False),
         Attempt(4.0, MISSED, MISSED, long=False),

@@ -17,7 +17,7 @@ SHORT_S = 10.0
 SCOUTS = 20  # answers that a short step waits for, to see where it leans
 DOWN = 0.7  # step down from a load that could not be shown to keep the promises
 FLOOR = 1 / 1000  # of the first load: nothing lower is tried
-MET_SHARE = 0.6  # of what is left may be spent on one attempt to find a met load
+MET_SHARE = 0.8  # of what is left may be spent on one attempt to find a met load
 MISSED_SHARE = 0.4
 
 
@@ -47,12 +47,14 @@ class Ladder:
         whole: Loads are whole numbers (users).
         needed_s: How long a step at a load must last to be decided.
         requests_per_load: Requests a second at a load of 1; 0 for users.
+        least_s: How long it must last to show that it is met when nothing goes wrong; shorter ones are not begun.
         overhead_s: Preparation and drain of a step.
     """
 
     start: float
     whole: bool
     needed_s: Callable[[float], float]
+    least_s: Callable[[float], float]
     overhead_s: float
     requests_per_load: float = 1.0
 
@@ -63,6 +65,14 @@ class Ladder:
             tried: All attempts so far.
             left_s: What is left of the budget.
         """
+        step = self._following(tried, left_s)
+        if step is not None and step[1] + self.overhead_s > left_s:
+            return None
+        if step is not None and step != self._scout(step[0]) and step[1] < self.least_s(step[0]):
+            return None
+        return step
+
+    def _following(self, tried: Sequence[Attempt], left_s: float) -> tuple[float, float] | None:
         if not tried:
             return self._scout(self.rounded(self.start))
         met, missed = highest_met(tried), lowest_missed(tried)

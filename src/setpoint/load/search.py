@@ -122,17 +122,22 @@ class _Search:
     @property
     def ladder(self) -> Ladder:
         per_load = 0.0 if self.closed else _turns(self.card)
-        return Ladder(self.start, self.closed, self.needed_s, self.overhead_s, per_load)
+        return Ladder(self.start, self.closed, self.needed_s, self.least_s, self.overhead_s, per_load)
 
     def following(self) -> tuple[float, float] | None:
         return self.ladder.following([Attempt(s.load, s.state, s.lean, s.long) for s in self.steps], self.left_s)
 
     def needed_s(self, load: float) -> float:
         """How long a step must last to decide every promise, if a quarter of what each allows is used up."""
-        if self.closed:
-            return self.card.traffic.duration
+        return self.card.traffic.duration if self.closed else self._lasting_s(load, used=0.25)
+
+    def least_s(self, load: float) -> float:
+        """How long it must last to show that every promise is met, if nothing goes wrong."""
+        return 0.0 if self.closed else self._lasting_s(load, used=0.0)
+
+    def _lasting_s(self, load: float, used: float) -> float:
         shares = [min(required_share(p), STRICTEST) for p in self.card.promises if p.metric != "quality"]
-        wanted = max((looks_to_decide(1 - (1 - share) / 4, share) or 0 for share in shares), default=0)
+        wanted = max((looks_to_decide(1 - (1 - share) * used, share) or 0 for share in shares), default=0)
         return wanted / (load * _turns(self.card))
 
     def step(self, load: float, duration_s: float) -> Step:
@@ -153,10 +158,10 @@ class _Search:
         """A load in words."""
         return f"{load:.0f} users" if self.closed else f"{format_number(load)} sessions/s"
 
-    def result(self, *, sharp: bool, interrupted: bool) -> Search:
+    def result(self, *, interrupted: bool) -> Search:
         met, missed = highest_met(self.steps), lowest_missed(self.steps)
         close = met is not None and missed is not None and missed.load / met.load <= RESOLUTION * 1.01
-        finished = sharp and close and not interrupted
+        finished = close and not interrupted
         return Search(
             series=self.series,
             steps=tuple(self.steps),
@@ -164,11 +169,11 @@ class _Search:
             met=met,
             missed=missed,
             finished=finished,
-            advice="" if close else self._advice(met, missed, sharp=sharp, interrupted=interrupted),
+            advice="" if close else self._advice(met, missed, interrupted=interrupted),
             interrupted=interrupted,
         )
 
-    def _advice(self, met: Step | None, missed: Step | None, *, sharp: bool, interrupted: bool) -> str:
+    def _advice(self, met: Step | None, missed: Step | None, *, interrupted: bool) -> str:
         if interrupted:
             return "The search was interrupted; run it again to finish."
         if met is None:
@@ -176,8 +181,6 @@ class _Search:
         if missed is None:
             return f"No load was missed for certain above {self.words(met.load)}: a larger --budget finds the limit."
         gap = f"Between {self.words(met.load)} (met) and {self.words(missed.load)} (missed) nothing was decided"
-        if sharp:
-            return f"{gap}: more samples at each load would; give a larger --budget."
         typical = statistics.median([s.wall_s for s in self.steps if s.long] or [self.overhead_s + SHORT_S])
         halvings = math.log2(math.log(missed.load / met.load) / math.log(RESOLUTION))
         more = format_duration(typical * max(1, math.ceil(halvings)))
@@ -216,20 +219,16 @@ def find_goodput(
         note: Told a sentence after each step.
     """
     search = _Search(make, card, start=start, closed=closed, budget_s=budget_s, note=note)
-    sharp = False
     while len(search.steps) < MOST_STEPS and search.left_s > SHORT_S + search.overhead_s:
         following = search.following()
         if following is None:
-            sharp = True
-            break
-        if following[1] > search.left_s:
             break
         step = search.step(*following)
         if step.outcome.interrupted:
-            return search.result(sharp=False, interrupted=True)
+            return search.result(interrupted=True)
         if step.outcome.record.meta.reason is not None:
             break  # the target has died: there is nothing to search
-    return search.result(sharp=sharp, interrupted=False)
+    return search.result(interrupted=False)
 
 
 def _turns(card: Workload) -> float:
