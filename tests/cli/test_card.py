@@ -1,38 +1,21 @@
 """``setpoint init`` and ``setpoint card`` as a user types them."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.cli.command import ROOT, setpoint
 
 from setpoint.workload.card import json_schema
 from setpoint.workload.reading import load_card
 from setpoint.workload.templates import USE_CASES, template
 
-ROOT = Path(__file__).parents[2]
 TRACES = ROOT / "tests" / "workload" / "traces"
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return tmp_path
-
-
-def setpoint(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "COLUMNS": "80", "NO_COLOR": "1"}
-    return subprocess.run(
-        [sys.executable, "-m", "setpoint", *arguments],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        check=False,
-        timeout=60,
-    )
 
 
 @pytest.mark.parametrize("use_case", USE_CASES)

@@ -73,7 +73,7 @@ def test_an_engine_that_dies_while_loading_says_how(tmp_path: Path) -> None:
 
 
 def test_an_engine_that_is_killed_says_by_what(tmp_path: Path) -> None:
-    with pytest.raises(EngineError, match="signal 9.*out-of-memory killer"):
+    with pytest.raises(EngineError, match=r"signal 9.*out-of-memory killer"):
         begin(python("import os; os.kill(os.getpid(), 9)"), tmp_path)
 
 

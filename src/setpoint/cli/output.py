@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Mapping
+from pathlib import PurePath
 from typing import Annotated, Any
 
 import msgspec
@@ -29,8 +30,14 @@ def stderr() -> Console:
 
 def emit_json(answer: Any) -> None:  # noqa: ANN401 - anything that JSON can hold
     """Prints the answer as indented JSON."""
-    text = msgspec.json.format(msgspec.json.encode(answer), indent=2).decode()
+    text = msgspec.json.format(msgspec.json.encode(answer, enc_hook=_plain), indent=2).decode()
     sys.stdout.write(text + "\n")
+
+
+def _plain(value: Any) -> str:  # noqa: ANN401 - what JSON has no form for
+    if isinstance(value, PurePath):
+        return str(value)
+    raise NotImplementedError(type(value))
 
 
 def table(columns: Iterable[str], rows: Iterable[Iterable[str]], *, title: str | None = None) -> Table:

@@ -13,6 +13,7 @@ from setpoint.metrics.verdict import State
 group = typer.Typer(invoke_without_command=True, help="List, show and compare runs.")
 app.add_typer(group, name="runs")
 
+RunsHere = Annotated[Path | None, typer.Option("--runs", help="Folder of run records.")]
 Ref = Annotated[str, typer.Argument(metavar="RUN", help="Id, a unique beginning or end of one, a path, or latest.")]
 
 
@@ -41,13 +42,13 @@ def runs(context: typer.Context, *, runs: opt.Runs = opt.RUNS, json: Json = Fals
 
 
 @group.command("show")
-def show(context: typer.Context, ref: Ref, *, json: Json = False) -> None:
+def show(context: typer.Context, ref: Ref, *, runs: RunsHere = None, json: Json = False) -> None:
     """Show one run: its verdicts, figures and pins."""
     from setpoint.records.store import RunStore
     from setpoint.report.build import build
     from setpoint.report.text import render_text
 
-    record = RunStore(context.obj).open(ref)
+    record = RunStore(runs or context.obj).open(ref)
     if json:
         emit_json(record.meta)
         return
@@ -62,6 +63,7 @@ def compare(
     second: Ref,
     *,
     variable: Annotated[str, typer.Option(help="The one pin that may differ, e.g. engine_flags.n_parallel.")],
+    runs: RunsHere = None,
     json: Json = False,
 ) -> None:
     """Compare two runs that differ in exactly one variable; refused, with the differences, when they do not."""
@@ -69,7 +71,7 @@ def compare(
     from setpoint.records.store import RunStore
     from setpoint.report.compare import comparison
 
-    store = RunStore(context.obj)
+    store = RunStore(runs or context.obj)
     a, b = store.open(first), store.open(second)
     allowed = compare_pins(a, b, variable)
     rows = comparison(a, b)

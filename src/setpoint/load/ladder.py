@@ -68,8 +68,6 @@ class Ladder:
         step = self._following(tried, left_s)
         if step is not None and step[1] + self.overhead_s > left_s:
             return None
-        if step is not None and step != self._scout(step[0]) and step[1] < self.least_s(step[0]):
-            return None
         return step
 
     def _following(self, tried: Sequence[Attempt], left_s: float) -> tuple[float, float] | None:
@@ -91,13 +89,19 @@ class Ladder:
     def _first_met(self, tried: Sequence[Attempt], low: float | None, left_s: float) -> tuple[float, float] | None:
         """The highest load that leans met and was not given its full time yet; when all were, a lower one."""
         if low is not None and not any(t.load == low and t.long for t in tried):
-            return low, self._window(low, MET_SHARE * left_s)
+            return self._deciding(low, MET_SHARE * left_s)
         return self._down(tried, left_s)
 
     def _first_missed(self, tried: Sequence[Attempt], high: float, left_s: float) -> tuple[float, float]:
-        """The lowest load that leans missed; when it was given its full time in vain, a higher one."""
+        """The lowest load that leans missed; when it was given its full time in vain, a higher one.
+
+        When little is left, the highest load that was tried: it is the soonest to show.
+        """
+        highest = max(t.load for t in tried)
         if any(t.load == high and t.long for t in tried):
-            high = self.rounded(max(t.load for t in tried) / DOWN)
+            high = self.rounded(highest / DOWN)
+        elif self.needed_s(high) + self.overhead_s > left_s:
+            high = highest
         return high, self._window(high, MISSED_SHARE * left_s)
 
     def _down(self, tried: Sequence[Attempt], left_s: float) -> tuple[float, float] | None:
@@ -108,7 +112,7 @@ class Ladder:
         if not self.start * FLOOR <= lower < lowest.load:
             decided = lowest.state is not State.UNDECIDED or lowest.long
             return None if decided else (lowest.load, self._window(lowest.load, left_s))
-        return (lower, self._window(lower, MET_SHARE * left_s)) if leaning else self._scout(lower)
+        return self._deciding(lower, MET_SHARE * left_s) if leaning else self._scout(lower)
 
     def _between(
         self, tried: Sequence[Attempt], met: float, missed: float, left_s: float
@@ -118,8 +122,13 @@ class Ladder:
         for below, above in ((marks[0], marks[1]), (marks[-2], marks[-1])):
             middle = self.rounded(math.sqrt(below * above))
             if above / below > RESOLUTION and below < middle < above:
-                return middle, self._window(middle, left_s)
+                return self._deciding(middle, left_s)
         return None
+
+    def _deciding(self, load: float, available_s: float) -> tuple[float, float] | None:
+        """A step at this load, where there is time enough for it to show that the promises are kept."""
+        window_s = self._window(load, available_s)
+        return (load, window_s) if window_s >= self.least_s(load) else None
 
     def _scout(self, load: float) -> tuple[float, float]:
         per_s = load * self.requests_per_load

@@ -79,7 +79,7 @@ def judge(promise: PromiseLike, table: ExchangeTable, *, doubts: Iterable[Doubt]
         state = State.MET
     elif found.high < required:
         state = State.MISSED
-    against = [doubt.reason for doubt in doubts if state in doubt.spoils]
+    against = [doubt.reason.rstrip(".") for doubt in doubts if state in doubt.spoils]
     evidence = _evidence(promise, found, trials, table)
     more = None
     if against:

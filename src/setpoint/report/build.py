@@ -31,7 +31,7 @@ def build(records: Sequence[RunRecord]) -> Report:
     return Report(
         title=f"{newest.meta.card_name} on {target.get('model', 'an unknown model')}",
         created=newest.meta.created[:19].replace("T", " ") + " UTC",
-        headline=_headline(steps),
+        headline=_headline(steps) + _incomplete(steps),
         state=overall_state(steps),
         verdicts=tuple(_load_verdicts(s) for s in pivots),
         sections=sections.all_sections(steps, pivots),
@@ -77,6 +77,12 @@ def _headline(steps: Sequence[Step]) -> str:
     more = max((v.more_samples or 0 for v in best.verdicts), default=0)
     takes = f" About {more:,} more requests at this load would decide it." if more else ""
     return f"Undecided at {best.words}. {reason}.{takes}"
+
+
+def _incomplete(steps: Sequence[Step]) -> str:
+    """What ended a run before its time, in its first line; the whole of it is with the records."""
+    reasons = dict.fromkeys(str(s.record.meta.reason).splitlines()[0] for s in steps if s.record.meta.reason)
+    return "".join(f" Incomplete: {reason.rstrip('.')}." for reason in reasons)
 
 
 def _left_open(steps: Sequence[Step]) -> str:
