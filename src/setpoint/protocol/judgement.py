@@ -32,7 +32,7 @@ class Call:
             return "tool call without a name"
         try:
             value = json.loads(self.text or "{}")
-        except ValueError:
+        except (ValueError, RecursionError):
             return "tool arguments are not JSON"
         return None if isinstance(value, dict) else "tool arguments are not an object"
 
@@ -150,6 +150,8 @@ def judge_status(status: int) -> tuple[Outcome, str] | None:
         return Outcome.REJECTED, f"HTTP {status}"
     if 400 <= status < 500:
         return Outcome.REFUSED, f"HTTP {status}"
+    if 300 <= status < 400:
+        return Outcome.ERROR, f"HTTP {status}, a redirect, which is not followed"
     return Outcome.ERROR, f"HTTP {status}"
 
 
