@@ -94,7 +94,7 @@ def describe_failure(error: BaseException) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"TLS certificate not accepted: {error.verify_message.rstrip('.')}"
     if isinstance(error, ssl.SSLError):
-        return f"TLS failure: {error.reason or 'handshake'}"
+        return f"TLS failure: {getattr(error, 'reason', None) or 'handshake'}"
     if isinstance(error, socket.gaierror):
         return "name not resolved"
     for kind, words in (

@@ -69,7 +69,9 @@ async def check(target: Target, *, timeout_s: float = 60.0) -> Exchange:
         TargetError: the answer is not one; says what came instead and what to do.
     """
     streams = target.dialect is not Dialect.EMBEDDINGS
-    limits = PhaseTimeouts(connect_s=min(10.0, timeout_s), first_token_s=timeout_s, gap_s=timeout_s, total_s=timeout_s)
+    limits = PhaseTimeouts(
+        connect_s=min(10.0, timeout_s / 2), first_token_s=timeout_s, gap_s=timeout_s, total_s=timeout_s
+    )
     client = Client(target, timeouts=limits)
     asked = Asked(target.dialect, target.model, stream=streams)
     body = asked.body([{"role": "user", "content": "Say one word."}], 2)

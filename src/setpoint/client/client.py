@@ -6,6 +6,7 @@ import ssl
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from setpoint.client.address import describe_failure, failure_remedy, parse_base_url, tls_context
@@ -230,7 +231,7 @@ class Client:
         for family, host in self._resolved:
             try:
                 transport, connection = await loop.create_connection(
-                    self._new_connection,
+                    lambda: Connection(self.clock),
                     host,
                     self._address.port,
                     family=family,
@@ -240,6 +241,8 @@ class Client:
             except OSError as error:
                 failure = error
                 continue
+            self._connections.add(connection)
+            connection.lost.add_done_callback(partial(self._forget, connection))
             sock: socket.socket | None = transport.get_extra_info("socket")
             if sock is not None:
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -247,11 +250,8 @@ class Client:
         assert failure is not None
         raise failure
 
-    def _new_connection(self) -> Connection:
-        connection = Connection(self.clock)
-        self._connections.add(connection)
-        connection.lost.add_done_callback(lambda _: self._connections.discard(connection))
-        return connection
+    def _forget(self, connection: Connection, _: asyncio.Future[None]) -> None:
+        self._connections.discard(connection)
 
     def _request_head(self, method: str, path: str, fields: dict[str, str]) -> bytes:
         if not all(value.isascii() and value.isprintable() for value in fields.values()):

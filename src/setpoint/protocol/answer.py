@@ -101,7 +101,7 @@ class AnswerReader:
             return Judgement(outcome, reason if kind == "error" else f"{reason} {kind}", seen)
         if self._sse is not None:
             self._close_stream(now_s)
-        elif self._body is not None and seen.malformed is None:
+        elif self._body and seen.malformed is None:
             reader = anthropic if self._dialect is Dialect.MESSAGES else openai
             reader.read_body(b"".join(self._body), seen, now_s)
         elif seen.malformed is None:
