@@ -1,6 +1,7 @@
 """One HTTP/1.1 connection, carrying one exchange at a time.
 
-Times are read once per network read, before anything is parsed, and handed down with the bytes.
+Times are read once per network read, before anything is parsed, and handed down with the bytes. Pieces of the body that
+one read brought arrived at one time: they are handed down joined.
 """
 
 import asyncio
@@ -56,7 +57,7 @@ class Connection(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_bodiless_bytes", "_clock", "_close_delimited", "_fields", "_framed", "_got_bytes", "_now_s", "_parser",
+        "_bodiless_bytes", "_clock", "_close_delimited", "_fields", "_framed", "_got_bytes", "_now_s", "_parser", "_pieces",
         "_sending", "_sink", "_status", "_transport", "exchanges", "idle_since_s", "lost", "open",
     )  # fmt: skip
 
@@ -72,6 +73,7 @@ class Connection(asyncio.Protocol):
         self._close_delimited = False
         self._got_bytes = False
         self._bodiless_bytes = 0
+        self._pieces: list[bytes] = []  # of the body, from the current read
         self._sending = False
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.open = False
@@ -136,17 +138,29 @@ class Connection(asyncio.Protocol):
             return
         self._got_bytes = True
         self._bodiless_bytes += len(data)
+        fault: str | None = None
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self._garble("the server switched protocols")
-        except httptools.HttpParserCallbackError as error:  # a fault of ours: say so, and do not call it the server's
-            self._garble(f"the client failed to read the answer ({type(error.__context__).__name__})")
+            fault = "the server switched protocols"
+        except httptools.HttpParserCallbackError as error:
+            fault = _own_fault(error.__context__)
         except httptools.HttpParserError:
-            self._garble("the response is not HTTP/1.1")
-        else:
-            if self._bodiless_bytes > MAX_HEAD_BYTES:
-                self._garble(f"the response head exceeds {MAX_HEAD_BYTES} bytes")
+            fault = "the response is not HTTP/1.1"
+        if self._pieces:
+            try:
+                self._deliver()
+            except Exception as error:  # noqa: BLE001 - a fault of ours: say so, and do not call it the server's
+                fault = _own_fault(error)
+        if fault is not None:
+            self._garble(fault)
+        elif self._bodiless_bytes > MAX_HEAD_BYTES:
+            self._garble(f"the response head exceeds {MAX_HEAD_BYTES} bytes")
+
+    def _deliver(self) -> None:
+        pieces, self._pieces = self._pieces, []
+        if self._sink is not None:
+            self._sink.on_body(pieces[0] if len(pieces) == 1 else b"".join(pieces), self._now_s)
 
     def eof_received(self) -> bool:
         """The server will send no more."""
@@ -199,13 +213,14 @@ class Connection(asyncio.Protocol):
     def on_body(self, data: bytes) -> None:
         """A piece of the body."""
         self._bodiless_bytes = 0
-        if self._sink is not None:
-            self._sink.on_body(data, self._now_s)
+        self._pieces.append(data)
 
     def on_message_complete(self) -> None:
         """The end of the response."""
         if self._status < 200:
             return
+        if self._pieces:
+            self._deliver()
         sink = self._sink
         self._sink = None
         self._close_delimited = False
@@ -214,3 +229,7 @@ class Connection(asyncio.Protocol):
         self.idle_since_s = self._now_s
         if sink is not None:
             sink.on_end(self._now_s)
+
+
+def _own_fault(error: BaseException | None) -> str:
+    return f"the client failed to read the answer ({type(error).__name__})"

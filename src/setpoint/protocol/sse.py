@@ -61,9 +61,9 @@ class SSEReader:
             and b"\r" not in chunk
         ):
             # The common case: whole events, one data line each.
-            blocks = chunk[:-2].split(b"\n\n")
-            if all(block.startswith(b"data: ") and b"\n" not in block for block in blocks):
-                return [Event(None, block[6:]) for block in blocks]
+            payloads = chunk[6:-2].split(b"\n\ndata: ")
+            if chunk.count(b"\n") == 2 * len(payloads):  # no line end in any of them
+                return [Event(None, payload) for payload in payloads]
         return self._scan(chunk)
 
     def _start(self, chunk: bytes) -> list[Event]:
