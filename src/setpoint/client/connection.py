@@ -57,8 +57,8 @@ class Connection(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_bodiless_bytes", "_clock", "_close_delimited", "_fields", "_framed", "_got_bytes", "_now_s", "_parser", "_pieces",
-        "_sending", "_sink", "_status", "_transport", "exchanges", "idle_since_s", "lost", "open",
+        "_bodiless_bytes", "_clock", "_close_delimited", "_fields", "_framed", "_got_bytes", "_now_s", "_parser",
+        "_pieces", "_sending", "_sink", "_status", "_transport", "exchanges", "idle_since_s", "lost", "open",
     )  # fmt: skip
 
     def __init__(self, clock: Clock) -> None:

@@ -13,6 +13,7 @@ from setpoint.records.exchange import ChunkKind, Exchange, Outcome
 from setpoint.records.target import Dialect
 
 STALE_S = 1.0  # a connection that the server closed while idle is found out within a round trip of the send
+_REASONING = ChunkKind.REASONING.value
 LINGER_S = 1.0  # how long a server may keep the body open after the dialect's own end
 
 
@@ -211,7 +212,7 @@ class Pending:
         seen, planned = self.judgement.observed, self.planned
         chunks = seen.chunk_s
         kinds = "".join(seen.chunk_kinds)
-        visible = next((t for t, kind in zip(chunks, kinds, strict=True) if kind != ChunkKind.REASONING.value), None)
+        visible = next((t for t, kind in zip(chunks, kinds, strict=True) if kind != _REASONING), None)
 
         def since(moment: float | None) -> float | None:
             return None if moment is None else moment - origin_s

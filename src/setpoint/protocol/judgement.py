@@ -9,6 +9,7 @@ from setpoint.records.exchange import ChunkKind, Outcome
 CUT = frozenset({"length", "max_tokens", "model_length", "max_output_tokens", "model_context_window_exceeded"})
 FAILED = frozenset({"error", "abort", "aborted", "cancelled", "load_shed"})
 WITHHELD = frozenset({"content_filter", "refusal", "safety"})
+_CONTENT = ChunkKind.CONTENT.value  # looked up once: it is needed for every token
 CALLED = frozenset({"tool_calls", "tool_use", "function_call"})
 
 
@@ -90,7 +91,7 @@ class Observed:
         self.visible_chars += chars
         self.chunk_s.append(now_s)
         self.chunk_chars.append(chars)
-        self.chunk_kinds.append(ChunkKind.CONTENT.value)
+        self.chunk_kinds.append(_CONTENT)
         if self.parts is not None:
             self.parts.append(text)
 
