@@ -254,9 +254,7 @@ FAULTS = {
 
 @pytest.mark.parametrize("dialect", [Dialect.CHAT, Dialect.COMPLETIONS, Dialect.MESSAGES])
 def test_each_fault_of_the_fake_engine_has_its_outcome_in_each_dialect(run: Run, dialect: Dialect) -> None:
-    kinds = [
-        k for k in FAULTS if dialect is not Dialect.COMPLETIONS or k not in (FaultKind.BAD_TOOL, FaultKind.REASONING)
-    ]
+    kinds = [k for k in FAULTS if dialect is not Dialect.COMPLETIONS or k is not FaultKind.BAD_TOOL]
     seconds = {FaultKind.STALL: 30.0, FaultKind.SLOW: 0.01}
     faults = tuple(
         Fault(kind=kind, first=number, last=number, seconds=seconds.get(kind, 1.0)) for number, kind in enumerate(kinds)

@@ -69,7 +69,11 @@ class NullProtocol(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Request bytes."""
-        self._parser.feed_data(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError:
+            if self._transport is not None:
+                self._transport.abort()
 
     def on_message_complete(self) -> None:
         """A whole request: answer."""
