@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import uvloop
 
-from machine import machine, print_table, shown, spread, write
+from machine import machine, print_table, shown, spread, take_priority, write
 from setpoint.client.client import Client
 from setpoint.client.pending import Planned
 from setpoint.protocol.requests import Asked
@@ -75,6 +75,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
+    take_priority()
     before = machine()
     levels: list[dict[str, Any]] = []
     for level in LEVELS:

@@ -22,7 +22,7 @@ import aiohttp
 import httpx
 import uvloop
 
-from machine import machine, print_table, shown, spread, write
+from machine import machine, print_table, shown, spread, take_priority, write
 from setpoint.client.client import Client
 from setpoint.client.pending import Planned
 from setpoint.protocol.answer import AnswerReader
@@ -167,6 +167,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
+    take_priority()
     before = machine()
     server = "setpoint.testing.null_server"
     cost: dict[str, dict[str, list[float]]] = {name: {"request": [], "answer": [], "token": []} for name in CLIENTS}

@@ -1,5 +1,6 @@
 """The machine a benchmark ran on, and the form in which its results are kept."""
 
+import contextlib
 import json
 import os
 import platform
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from setpoint.clock import utc_now
+from setpoint.load.worker import NICENESS
 
 
 def machine() -> dict[str, Any]:
@@ -24,8 +26,15 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "libraries": {name: version(name) for name in ("uvloop", "httptools", "aiohttp", "httpx", "polars", "numpy")},
         "load_average": os.getloadavg(),
+        "niceness": os.nice(0),
         "date": utc_now().isoformat(timespec="seconds"),
     }
+
+
+def take_priority() -> None:
+    """The niceness that a load worker takes where it is allowed; child processes inherit it."""
+    with contextlib.suppress(OSError):
+        os.nice(NICENESS)
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
