@@ -1,7 +1,6 @@
 """What all tests share: which of them can run here."""
 
 import pytest
-
 from tests.shared import ABSENT, shared_data
 
 

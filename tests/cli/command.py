@@ -15,7 +15,7 @@ name: quick
 contract: {unit: answer, api: chat}
 traffic:
   class: interactive
-  arrivals: {process: poisson, rate: 30/s}
+  arrivals: {process: poisson, rate: 60/s}
   prompt_tokens: 24
   output_tokens: 6
   duration: 2s

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-
 from tests.shared import shared_data
 
 from setpoint.errors import CardError, Mistake

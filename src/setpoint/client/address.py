@@ -1,5 +1,8 @@
 """Where a base URL leads: host, port, TLS, and the prefix before ``/v1``."""
 
+import os
+import re
+import socket
 import ssl
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -39,19 +42,24 @@ def parse_base_url(url: str) -> Address:
     """
     try:
         parts = urlsplit(url if "://" in url else f"http://{url}")
-        port = parts.port
+        if "@" in parts.netloc:  # first, so that no other message repeats them
+            raise UsageError(
+                "The URL carries credentials.", fix="Pass the key through an environment variable instead."
+            )
+        port, host = parts.port, (parts.hostname or "").encode("idna").decode("ascii")
     except ValueError as error:
-        raise UsageError(f"The URL {url!r} cannot be read: {error}.") from None
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UsageError(f"The URL {url!r} cannot be read: {error}.", fix=_EXAMPLE) from None
+    no_slashes = "://" not in url and re.match("https?:", url, re.IGNORECASE)  # a typing error, not a host "http"
+    spelt = _HOST.fullmatch(host) and _PATH.fullmatch(parts.path)
+    if parts.scheme not in ("http", "https") or no_slashes or not spelt or port == 0:
+        raise UsageError(f"The URL {url!r} is not an HTTP address.", fix=_EXAMPLE)
+    if parts.query or parts.fragment:
         raise UsageError(
-            f"The URL {url!r} is not an HTTP address.",
-            fix="Give one such as http://127.0.0.1:8000 or https://host/v1.",
+            f"The URL {url!r} has a query or a fragment, which a base URL cannot keep.", fix="Leave it out."
         )
-    if parts.username or parts.password:
-        raise UsageError("The URL carries credentials.", fix="Pass the key through an environment variable instead.")
     path = parts.path.rstrip("/").removesuffix("/v1")
     tls = parts.scheme == "https"
-    return Address(parts.hostname, port or (443 if tls else 80), tls, path)
+    return Address(host, port or (443 if tls else 80), tls, path)
 
 
 def normal_base_url(url: str) -> str:
@@ -64,7 +72,16 @@ def tls_context(target: Target) -> ssl.SSLContext:
     """The TLS context that a target asks for: verified unless it says otherwise."""
     context = ssl.create_default_context()
     if target.ca_file is not None:
-        context.load_verify_locations(target.ca_file)
+        try:
+            context.load_verify_locations(target.ca_file)
+        except OSError as error:  # what ssl raises for a file without certificates is one too
+            reason = (
+                "no certificate in it" if isinstance(error, ssl.SSLError) else os.strerror(error.errno or 0).lower()
+            )
+            raise UsageError(
+                f"The authority {target.ca_file!r} cannot be used: {reason}.",
+                fix="Give a PEM file of certificates with --ca-file.",
+            ) from None
     if not target.verify_tls:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
@@ -75,9 +92,11 @@ def tls_context(target: Target) -> ssl.SSLContext:
 def describe_failure(error: BaseException) -> str:
     """A short reason for a connection that failed, without addresses or payload."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"TLS certificate not accepted: {error.verify_message}"
+        return f"TLS certificate not accepted: {error.verify_message.rstrip('.')}"
     if isinstance(error, ssl.SSLError):
-        return f"TLS failure: {error.reason or 'handshake'}"
+        return f"TLS failure: {getattr(error, 'reason', None) or 'handshake'}"
+    if isinstance(error, socket.gaierror):
+        return "name not resolved"
     for kind, words in (
         (ConnectionRefusedError, "connection refused"),
         (ConnectionResetError, "connection reset"),
@@ -86,7 +105,27 @@ def describe_failure(error: BaseException) -> str:
     ):
         if isinstance(error, kind):
             return words
-    if isinstance(error, OSError):
-        name = type(error).__name__ if error.strerror is None else error.strerror.lower()
-        return "name not resolved" if "name" in name and "known" in name else name
+    if isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno).lower()
     return type(error).__name__
+
+
+def failure_remedy(reason: str) -> str:
+    """What to do about a reason that ``describe_failure`` or a connection gave; empty when nothing is known."""
+    return next((fix for found, fix in _REMEDIES if found in reason), "")
+
+
+_EXAMPLE = "Give one such as http://127.0.0.1:8000 or https://host/v1."
+_HOST = re.compile(r"[!-~]+")
+_PATH = re.compile(r"[!-~]*")
+_REMEDIES = (
+    ("mismatch", "Use a host name that the certificate carries, or accept any certificate with --insecure."),
+    ("certificate", "Give its authority with --ca-file, or accept any certificate with --insecure."),
+    ("TLS", "Is this port TLS at all? Try http:// instead of https://."),
+    ("refused", "Nothing listens there: check the address and that the server runs."),
+    ("not resolved", "Check the host name."),
+    ("connection reset", "Look at the server's log; if the port speaks TLS, use https://."),
+    ("connection closed", "Look at the server's log; if the port speaks TLS, use https://."),
+    ("not HTTP", "Is the port right, and is it http or https?"),
+    ("timed out", "Check the address, and that no firewall lies between."),
+)

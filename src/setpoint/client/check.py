@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import msgspec
 
+from setpoint.client.address import failure_remedy
 from setpoint.client.client import Client, Response
 from setpoint.client.limits import PhaseTimeouts
 from setpoint.client.pending import Planned
 from setpoint.errors import TargetError
 from setpoint.protocol.requests import Asked
-from setpoint.protocol.wire import decoded_error, error_kind
+from setpoint.protocol.wire import NOT_DECODED, decoded_error, error_kind
 from setpoint.records.exchange import Exchange, Outcome
 from setpoint.records.target import Dialect, Target
 
@@ -26,15 +27,16 @@ async def model_names(client: Client, *, timeout_s: float = 10.0) -> list[str] |
     """Names in ``/v1/models``; None when the server does not list them.
 
     Raises:
-        TargetError: not reachable, or the key is not accepted.
+        TargetError: not reachable, redirecting, or the key is not accepted.
     """
     response = await client.fetch("GET", "/v1/models", timeout_s=timeout_s)
     _refuse_key(client.target, response)
+    _refuse_redirect(client.target, response)
     if response.status != 200:
         return None
     try:
         return [model.id for model in msgspec.json.decode(response.body, type=_Models).data]
-    except msgspec.DecodeError:
+    except NOT_DECODED:
         return None
 
 
@@ -67,31 +69,38 @@ async def check(target: Target, *, timeout_s: float = 60.0) -> Exchange:
         TargetError: the answer is not one; says what came instead and what to do.
     """
     streams = target.dialect is not Dialect.EMBEDDINGS
-    limits = PhaseTimeouts(connect_s=min(10.0, timeout_s), first_token_s=timeout_s, gap_s=timeout_s, total_s=timeout_s)
+    limits = PhaseTimeouts(
+        connect_s=min(10.0, timeout_s / 2), first_token_s=timeout_s, gap_s=timeout_s, total_s=timeout_s
+    )
     client = Client(target, timeouts=limits)
     asked = Asked(target.dialect, target.model, stream=streams)
     body = asked.body([{"role": "user", "content": "Say one word."}], 2)
-    exchange, _ = await client.exchange(body, Planned(0, 0, 0, client.clock.now(), 4, 2, warmup=True))
-    await client.close()
-    if exchange.outcome in (Outcome.COMPLETE, Outcome.LENGTH):
+    try:
+        exchange, _ = await client.exchange(body, Planned(0, 0, 0, client.clock.now(), 4, 2, warmup=True))
+    finally:
+        await client.close()
+    # Two tokens may all be hidden reasoning: then the server does answer, and says why it stopped.
+    speaks = exchange.outcome in (Outcome.EMPTY, Outcome.REASONING_EXHAUSTED) and exchange.finish_reason is not None
+    if exchange.outcome.answered or speaks:
         return exchange
-    if exchange.outcome in (Outcome.EMPTY, Outcome.REASONING_EXHAUSTED):
-        return exchange  # two tokens may all be hidden reasoning: the server does answer
     raise TargetError(f"{target.base_url}{asked.path}: {_what(exchange)}", fix=_remedy(exchange, target))
 
 
 def _what(exchange: Exchange) -> str:
     if exchange.outcome is Outcome.TIMEOUT:
-        reached = (
-            "took the request and did not answer" if exchange.sent_s is not None else "did not accept a connection"
-        )
+        if exchange.first_token_s is not None:
+            reached = "began to answer and stopped"
+        elif exchange.sent_s is not None:
+            reached = "took the request and did not answer"
+        else:
+            reached = "did not accept a connection"
         return f"the server {reached} ({exchange.error})."
-    if exchange.outcome is Outcome.MALFORMED:
+    if exchange.outcome in (Outcome.MALFORMED, Outcome.EMPTY):
         return f"what came back is not an answer: {exchange.error}."
     return f"{exchange.error}."
 
 
-def _remedy(exchange: Exchange, target: Target) -> str:  # noqa: PLR0911 - one remedy a line
+def _remedy(exchange: Exchange, target: Target) -> str:
     status, error = exchange.status, exchange.error or ""
     if status in (401, 403):
         return "The key was not accepted: name the variable that holds it with --api-key-env."
@@ -101,17 +110,11 @@ def _remedy(exchange: Exchange, target: Target) -> str:  # noqa: PLR0911 - one r
         return "The server is out of capacity or loading: try again when it is idle."
     if status is not None and 400 <= status < 500:
         return f"The server does not take this request: check the API ({target.dialect.value}) and the model's limits."
-    if "certificate" in error:
-        return "Give its authority with --ca-file, or accept any certificate with --insecure."
-    if "TLS" in error:
-        return "Is this port TLS at all? Try http:// instead of https://."
-    if "refused" in error:
-        return "Nothing listens there: check the address and that the server runs."
-    if "not resolved" in error:
-        return "Check the host name."
-    if exchange.outcome is Outcome.MALFORMED:
+    if status is not None and 300 <= status < 400:
+        return _REDIRECT
+    if exchange.outcome in (Outcome.MALFORMED, Outcome.EMPTY):
         return "Is this an OpenAI- or Anthropic-compatible server, and is the port right (http or https)?"
-    return "Look at the server's log."
+    return failure_remedy(error) or "Look at the server's log."
 
 
 def _refuse_key(target: Target, response: Response) -> None:
@@ -123,6 +126,15 @@ def _refuse_key(target: Target, response: Response) -> None:
             f"{target.base_url}: HTTP {response.status}{detail}, {given}.",
             fix="Name the environment variable that holds it with --api-key-env.",
         )
+
+
+_REDIRECT = "Redirects are not followed: give the address that it leads to."
+
+
+def _refuse_redirect(target: Target, response: Response) -> None:
+    if 300 <= response.status < 400:
+        where = response.fields.get("location", "another address")[:200]
+        raise TargetError(f"{target.base_url}: HTTP {response.status}, redirects to {where}.", fix=_REDIRECT)
 
 
 def _listed(names: list[str]) -> str:

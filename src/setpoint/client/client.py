@@ -3,15 +3,18 @@
 import asyncio
 import socket
 import ssl
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
-from setpoint.client.address import describe_failure, parse_base_url, tls_context
+from setpoint.client.address import describe_failure, failure_remedy, parse_base_url, tls_context
 from setpoint.client.connection import Connection
 from setpoint.client.limits import PhaseTimeouts, PoolLimits
 from setpoint.client.pending import Pending, Planned
 from setpoint.clock import Clock, MonotonicClock
-from setpoint.errors import TargetError
+from setpoint.errors import TargetError, UsageError
 from setpoint.protocol.judgement import Answer
 from setpoint.protocol.requests import PATHS, headers
 from setpoint.records.exchange import Exchange, Outcome
@@ -36,6 +39,9 @@ class Client:
         limits: Pool limits.
         origin_s: Times of exchanges count from here, on ``clock``.
         clock: Monotonic.
+
+    Raises:
+        UsageError: the target's URL, authority file or key cannot be used.
     """
 
     def __init__(
@@ -54,7 +60,8 @@ class Client:
         self.clock = clock or MonotonicClock()
         self._address = parse_base_url(target.base_url)
         self._tls: ssl.SSLContext | None = tls_context(target) if self._address.tls else None
-        self._idle: list[Connection] = []
+        self._connections: set[Connection] = set()
+        self._idle: deque[Connection] = deque()  # by the end of their latest use
         self._active: set[Pending] = set()
         self._resolved: list[tuple[int, str]] = []
         self._slots = None if self.limits.max_connections is None else asyncio.Semaphore(self.limits.max_connections)
@@ -90,14 +97,24 @@ class Client:
             if self._slots is None:
                 await self._carry(pending, body)
             else:
-                async with self._slots:
-                    await self._carry(pending, body)
-        except asyncio.CancelledError:
-            pending.cancel()
-            raise
+                await self._carry_in_slot(self._slots, pending, body)
         finally:
+            pending.cancel()  # where this task itself was cancelled: the server must not go on
             self._active.discard(pending)
         return pending.exchange(self.origin_s), pending.reader.answer()
+
+    async def _carry_in_slot(self, slots: asyncio.Semaphore, pending: Pending, body: bytes) -> None:
+        def release(acquired: asyncio.Future[Any]) -> None:
+            if _succeeded(acquired):
+                slots.release()
+
+        acquiring: asyncio.Future[Any] = asyncio.ensure_future(slots.acquire())
+        if not await _unless_ended(pending, acquiring, release):
+            return
+        try:
+            await self._carry(pending, body)
+        finally:
+            slots.release()
 
     async def _carry(self, pending: Pending, body: bytes) -> None:
         request = b"%b%d\r\n\r\n%b" % (self._head, len(body), body)
@@ -120,11 +137,7 @@ class Client:
     async def _connect_for(self, pending: Pending) -> Connection | None:
         """A new connection, or None when the exchange failed or was cancelled meanwhile."""
         connecting = asyncio.ensure_future(self._connect())
-        either: list[asyncio.Future[Any]] = [connecting, pending.done]
-        await asyncio.wait(either, timeout=self.timeouts.connect_s, return_when=asyncio.FIRST_COMPLETED)
-        if not connecting.done() or pending.settled():
-            connecting.cancel()
-            connecting.add_done_callback(_discard)
+        if not await _unless_ended(pending, connecting, _discard, self.timeouts.connect_s):
             if not pending.settled():
                 pending.fail(Outcome.TIMEOUT, "connect limit passed", within="connect")
             return None
@@ -167,21 +180,24 @@ class Client:
         except TimeoutError:
             raise TargetError(f"{where}: no whole answer within {timeout_s:g} s.") from None
         except OSError as error:
-            raise TargetError(f"{where}: {describe_failure(error)}.") from error
+            reason = describe_failure(error)
+            raise TargetError(f"{where}: {reason}.", fix=failure_remedy(reason)) from None
         finally:
             if connection is not None:
                 connection.abort()
         if sink.fault is not None:
-            raise TargetError(f"{where}: {sink.fault}.")
+            raise TargetError(f"{where}: {sink.fault}.", fix=failure_remedy(sink.fault))
         return Response(sink.status, sink.fields, b"".join(sink.parts))
 
     async def close(self) -> None:
-        """Closes idle connections; exchanges under way are cancelled."""
+        """Closes idle connections and cancels exchanges under way; returns when their sockets are closed."""
         self.cancel_all()
         for connection in self._idle:
-            connection.close()
+            connection.abort()
         self._idle.clear()
-        await asyncio.sleep(0)
+        closing = [connection.lost for connection in self._connections if not connection.usable]
+        if closing:
+            await asyncio.wait(closing)
 
     # connections
 
@@ -191,14 +207,15 @@ class Client:
             connection = self._idle.pop()
             if connection.usable and connection.idle_since_s >= oldest:
                 return connection
-            connection.close()
+            connection.abort()
         return None
 
     def _give_back(self, connection: Connection) -> None:
-        if len(self._idle) < self.limits.max_idle:
-            self._idle.append(connection)
-        else:
-            connection.close()
+        """The latest used are used first, so that those a burst left over grow old and are closed."""
+        self._idle.append(connection)
+        oldest = connection.idle_since_s - self.limits.idle_s
+        while self._idle and (len(self._idle) > self.limits.max_idle or self._idle[0].idle_since_s < oldest):
+            self._idle.popleft().abort()
 
     async def _connect(self) -> Connection:
         """A new connection; the name is resolved once per client.
@@ -224,22 +241,59 @@ class Client:
             except OSError as error:
                 failure = error
                 continue
+            self._connections.add(connection)
+            connection.lost.add_done_callback(partial(self._forget, connection))
             sock: socket.socket | None = transport.get_extra_info("socket")
             if sock is not None:
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return connection
-        raise failure or OSError("name not known")
+        assert failure is not None
+        raise failure
+
+    def _forget(self, connection: Connection, _: asyncio.Future[None]) -> None:
+        self._connections.discard(connection)
 
     def _request_head(self, method: str, path: str, fields: dict[str, str]) -> bytes:
+        if not all(value.isascii() and value.isprintable() for value in fields.values()):
+            raise UsageError(
+                "The key holds a character that an HTTP header cannot carry, such as the end of a line.",
+                fix="Set the variable that holds it again, without that character.",
+            )
         lines = [f"{method} {self._address.prefix}{path} HTTP/1.1", f"host: {self._address.authority}"]
         lines += [f"{name}: {value}" for name, value in fields.items()]
-        return ("\r\n".join([*lines, "accept: */*", "content-length: "])).encode("latin-1")
+        return "\r\n".join([*lines, "accept: */*", "accept-encoding: identity", "content-length: "]).encode("ascii")
+
+
+_Result = TypeVar("_Result")
+
+
+async def _unless_ended(
+    pending: Pending,
+    work: asyncio.Future[_Result],
+    undo: Callable[[asyncio.Future[_Result]], None],
+    limit_s: float | None = None,
+) -> bool:
+    """Waits for work that an exchange needs. False: the exchange ended or the limit passed first, and it is undone."""
+    either: list[asyncio.Future[Any]] = [work, pending.done]
+    ready = False
+    try:
+        await asyncio.wait(either, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+        ready = work.done() and not pending.settled()
+    finally:
+        if not ready:
+            work.cancel()
+            work.add_done_callback(undo)
+    return ready
+
+
+def _succeeded(work: asyncio.Future[Any]) -> bool:
+    return not work.cancelled() and work.exception() is None
 
 
 def _discard(connecting: asyncio.Future[Connection]) -> None:
     """Closes a connection that came too late."""
-    if not connecting.cancelled() and connecting.exception() is None:
-        connecting.result().close()
+    if _succeeded(connecting):
+        connecting.result().abort()
 
 
 class _Buffer:
@@ -277,3 +331,7 @@ class _Buffer:
         """Not whole."""
         self.fault = self.fault or reason
         self.on_end(now_s)
+
+    def on_garbled(self, reason: str, now_s: float) -> None:
+        """Not HTTP."""
+        self.on_lost(reason, now_s)

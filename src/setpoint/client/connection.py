@@ -1,6 +1,7 @@
 """One HTTP/1.1 connection, carrying one exchange at a time.
 
-Times are read once per network read, before anything is parsed, and handed down with the bytes.
+Times are read once per network read, before anything is parsed, and handed down with the bytes. Pieces of the body that
+one read brought arrived at one time: they are handed down joined.
 """
 
 import asyncio
@@ -34,17 +35,30 @@ class Sink(Protocol):
         """The connection is gone before the end of the body."""
         ...
 
+    def on_garbled(self, reason: str, now_s: float) -> None:
+        """What arrived is no response; the connection is given up."""
+        ...
+
+
+MAX_HEAD_BYTES = 64 * 2**10  # received in a row without a byte of body: heads, 1xx, trailers, chunk extensions
+
 
 class Connection(asyncio.Protocol):
     """A connection that can be used again while the server keeps it alive.
 
     Args:
         clock: The time that ``Sink`` calls carry.
+
+    Attributes:
+        open: Not closed from either side.
+        exchanges: Requests written to it.
+        idle_since_s: End of the latest response.
+        lost: Resolved when the socket is closed.
     """
 
     __slots__ = (
-        "_clock", "_close_delimited", "_fields", "_framed", "_got_bytes", "_now_s", "_parser", "_sending", "_sink",
-        "_status", "_transport", "exchanges", "idle_since_s", "open",
+        "_bodiless_bytes", "_clock", "_close_delimited", "_fields", "_framed", "_got_bytes", "_now_s", "_parser",
+        "_pieces", "_sending", "_sink", "_status", "_transport", "exchanges", "idle_since_s", "lost", "open",
     )  # fmt: skip
 
     def __init__(self, clock: Clock) -> None:
@@ -58,7 +72,10 @@ class Connection(asyncio.Protocol):
         self._framed = False  # the headers say where the body ends
         self._close_delimited = False
         self._got_bytes = False
+        self._bodiless_bytes = 0
+        self._pieces: list[bytes] = []  # of the body, from the current read
         self._sending = False
+        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.open = False
         self.exchanges = 0
         self.idle_since_s = 0.0
@@ -77,11 +94,12 @@ class Connection(asyncio.Protocol):
         """Writes one request; the response goes to ``sink``."""
         assert self._sink is None
         assert self._transport is not None
-        self._sink, self._got_bytes, self._sending = sink, False, True
+        self._sink, self._got_bytes, self._sending, self._bodiless_bytes = sink, False, True, 0
         self.exchanges += 1
         if self._transport.is_closing():
             self._now_s = self._clock.now()
-            self._lose("connection closed by the server")
+            self._sink = None
+            sink.on_lost("connection closed by the server", self._now_s)
             return
         self._transport.write(request)
         if self._sending and self._transport.get_write_buffer_size() == 0:
@@ -90,14 +108,9 @@ class Connection(asyncio.Protocol):
     def abort(self) -> None:
         """Closes at once; the sink hears no more."""
         self._sink = None
-        if self._transport is not None:
-            self._transport.abort()
-
-    def close(self) -> None:
-        """Closes an idle connection."""
         self.open = False
         if self._transport is not None:
-            self._transport.close()
+            self._transport.abort()
 
     # asyncio.Protocol
 
@@ -121,17 +134,33 @@ class Connection(asyncio.Protocol):
         """Stamps and parses."""
         self._now_s = self._clock.now()
         if self._sink is None:  # bytes that nobody asked for: this connection is out of step
-            self.close()
+            self.abort()
             return
-        if self._sending:
-            self.resume_writing()
         self._got_bytes = True
+        self._bodiless_bytes += len(data)
+        fault: str | None = None
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self._lose("the server switched protocols")
+            fault = "the server switched protocols"
+        except httptools.HttpParserCallbackError as error:
+            fault = _own_fault(error.__context__)
         except httptools.HttpParserError:
-            self._lose("the response is not HTTP/1.1")
+            fault = "the response is not HTTP/1.1"
+        if self._pieces:
+            try:
+                self._deliver()
+            except Exception as error:  # noqa: BLE001 - a fault of ours: say so, and do not call it the server's
+                fault = _own_fault(error)
+        if fault is not None:
+            self._garble(fault)
+        elif self._bodiless_bytes > MAX_HEAD_BYTES:
+            self._garble(f"the response head exceeds {MAX_HEAD_BYTES} bytes")
+
+    def _deliver(self) -> None:
+        pieces, self._pieces = self._pieces, []
+        if self._sink is not None:
+            self._sink.on_body(pieces[0] if len(pieces) == 1 else b"".join(pieces), self._now_s)
 
     def eof_received(self) -> bool:
         """The server will send no more."""
@@ -141,6 +170,7 @@ class Connection(asyncio.Protocol):
         """The end of a body without a length, or a loss."""
         self.open = False
         self._now_s = self._clock.now()
+        self.lost.set_result(None)
         sink = self._sink
         if sink is None:
             return
@@ -150,27 +180,27 @@ class Connection(asyncio.Protocol):
         else:
             sink.on_lost("connection reset" if exc is not None else "connection closed by the server", self._now_s)
 
-    def _lose(self, reason: str) -> None:
+    def _garble(self, reason: str) -> None:
         sink = self._sink
-        self._sink = None
-        self.open = False
-        if self._transport is not None:
-            self._transport.abort()
+        self.abort()
         if sink is not None:
-            sink.on_lost(reason, self._now_s)
+            sink.on_garbled(reason, self._now_s)
 
     # httptools
 
     def on_message_begin(self) -> None:
-        """A response begins."""
+        """A response begins; a second one to the same request means that the two sides are out of step."""
+        if self._sink is None:
+            self.abort()
         self._fields = {}
         self._framed = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A response header."""
         key = name.decode("latin-1").lower()
-        self._fields[key] = value.decode("latin-1")
-        if key in ("content-length", "transfer-encoding"):
+        text = value.decode("latin-1")
+        self._fields[key] = text
+        if key == "content-length" or (key == "transfer-encoding" and text.lower().endswith("chunked")):
             self._framed = True
 
     def on_headers_complete(self) -> None:
@@ -182,18 +212,24 @@ class Connection(asyncio.Protocol):
 
     def on_body(self, data: bytes) -> None:
         """A piece of the body."""
-        if self._sink is not None:
-            self._sink.on_body(data, self._now_s)
+        self._bodiless_bytes = 0
+        self._pieces.append(data)
 
     def on_message_complete(self) -> None:
         """The end of the response."""
         if self._status < 200:
             return
+        if self._pieces:
+            self._deliver()
         sink = self._sink
         self._sink = None
         self._close_delimited = False
-        if not self._parser.should_keep_alive():
-            self.close()
+        if self._sending or not self._parser.should_keep_alive():  # answered before it had read the whole request
+            self.abort()
         self.idle_since_s = self._now_s
         if sink is not None:
             sink.on_end(self._now_s)
+
+
+def _own_fault(error: BaseException | None) -> str:
+    return f"the client failed to read the answer ({type(error).__name__})"

@@ -1,6 +1,7 @@
 """One exchange while it is under way: what was seen, what may time out, and the row it becomes."""
 
 import asyncio
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -11,6 +12,8 @@ from setpoint.protocol.judgement import Judgement
 from setpoint.records.exchange import ChunkKind, Exchange, Outcome
 from setpoint.records.target import Dialect
 
+STALE_S = 1.0  # a connection that the server closed while idle is found out within a round trip of the send
+_REASONING = ChunkKind.REASONING.value
 LINGER_S = 1.0  # how long a server may keep the body open after the dialect's own end
 
 
@@ -42,7 +45,7 @@ class Pending:
     """
 
     __slots__ = (
-        "_loop", "_now", "_timeouts", "_timer", "cancelled", "connected_s", "connection", "done", "done_s", "fields",
+        "_loop", "_now", "_timeouts", "_timer", "connected_s", "connection", "done", "done_s", "fields",
         "headers_s", "judgement", "last_byte_s", "planned", "reader", "reused", "sent_s", "stale", "started_s",
         "status", "terminal_s", "within",
     )  # fmt: skip
@@ -71,7 +74,6 @@ class Pending:
         self.fields: dict[str, str] = {}
         self.judgement: Judgement | None = None
         self.within: str | None = None
-        self.cancelled = False
         self.reused = False
         self.stale = False
         self.connection: Connection | None = None
@@ -79,7 +81,7 @@ class Pending:
         self._timeouts = timeouts
         self._loop = loop
         self._now = now
-        self._timer = loop.call_later(min(timeouts.first_token_s, timeouts.total_s), self._check)
+        self._timer = loop.call_later(min(timeouts.first_token_s, timeouts.gap_s, timeouts.total_s), self._check)
 
     def settled(self) -> bool:
         """Whether the outcome is known."""
@@ -95,8 +97,9 @@ class Pending:
     # Sink
 
     def on_sent(self, now_s: float) -> None:
-        """Request handed to the kernel."""
-        self.sent_s = now_s
+        """Request handed to the kernel. When the answer came first, the time of the send means nothing."""
+        if self.headers_s is None:
+            self.sent_s = now_s
 
     def on_head(self, status: int, fields: dict[str, str], now_s: float) -> None:
         """Headers complete."""
@@ -111,6 +114,9 @@ class Pending:
             self.terminal_s = now_s
             self._timer.cancel()
             self._timer = self._loop.call_later(LINGER_S, self._check)
+        elif self.reader.overflowed:
+            self._abort()
+            self._finish(self.reader.end(now_s), now_s)
 
     def on_end(self, now_s: float) -> None:
         """Body complete."""
@@ -118,17 +124,30 @@ class Pending:
 
     def on_lost(self, reason: str, now_s: float) -> None:
         """Connection lost."""
-        if self.connection is not None and self.reused and not self.connection.got_bytes:
-            self.stale = True  # closed while idle: nothing of this request was answered, so it may be sent again
+        if self._closed_while_idle(now_s):
+            self.stale = True
             self.connection = None
-            self._resolve()
-            return
-        if self.headers_s is None:
-            malformed = "not HTTP" in reason
-            outcome = Outcome.MALFORMED if malformed else Outcome.ERROR
-            self._finish(Judgement(outcome, reason, self.reader.seen), now_s)
+            self.done.set_result(None)
+        elif self.headers_s is None:
+            self._finish(Judgement(Outcome.ERROR, reason, self.reader.seen), now_s)
         else:
             self._finish(self.reader.broken(reason, now_s), now_s)
+
+    def on_garbled(self, reason: str, now_s: float) -> None:
+        """Not HTTP."""
+        if self.reader.finished:
+            self._finish(self.reader.end(now_s), now_s)
+        else:
+            self._finish(Judgement(Outcome.MALFORMED, reason, self.reader.seen), now_s)
+
+    def _closed_while_idle(self, now_s: float) -> bool:
+        """Whether the server had closed the connection before it saw the request, which may then be sent again.
+
+        A server that held the request for a while and then closed has failed it: a retry would hide that.
+        """
+        if self.connection is None or self.connected_s is None or not self.reused or self.connection.got_bytes:
+            return False
+        return now_s - self.connected_s <= STALE_S
 
     # ends that the client decides
 
@@ -139,9 +158,8 @@ class Pending:
         self._finish(Judgement(outcome, reason, self.reader.seen), self._now())
 
     def cancel(self) -> None:
-        """Ends the exchange on purpose."""
-        self.cancelled = True
-        if not self.done.done():
+        """Ends the exchange on purpose; one that has ended stays as it is."""
+        if not self.settled():
             self.fail(Outcome.CANCELLED, "cancelled by the client")
 
     def _abort(self) -> None:
@@ -149,8 +167,11 @@ class Pending:
             self.connection.abort()
 
     def _check(self) -> None:
-        """The one timer: it fires at the earliest limit that could have passed and moves itself on."""
-        if self.done.done():
+        """The one timer: it fires at the earliest limit that could have passed and moves itself on.
+
+        It never sleeps longer than ``gap_s``: so it is awake within one gap of the first token, whenever that comes.
+        """
+        if self.settled():
             return
         now = self._now()
         limits = self._timeouts
@@ -162,28 +183,28 @@ class Pending:
         if seen.chunk_s:
             phase, deadline = "gap", self.last_byte_s + limits.gap_s
         else:
-            phase, deadline = "first_token", self.started_s + limits.first_token_s
+            began_s = self.started_s if self.sent_s is None else self.sent_s
+            phase, deadline = "first_token", began_s + limits.first_token_s
         if self.started_s + limits.total_s < deadline:
             phase, deadline = "total", self.started_s + limits.total_s
         if now >= deadline:
             self.fail(Outcome.TIMEOUT, f"{phase.replace('_', ' ')} limit passed", within=phase)
         else:
-            self._timer = self._loop.call_later(deadline - now, self._check)
+            self._timer = self._loop.call_later(min(deadline - now, limits.gap_s), self._check)
 
     def _finish(self, judgement: Judgement, now_s: float) -> None:
         if self.judgement is None:
             self.judgement, self.done_s = judgement, now_s
-            self._resolve()
-
-    def _resolve(self) -> None:
-        if self.judgement is not None:
             self._timer.cancel()
-        if not self.done.done():
-            self.done.set_result(None)
+            if not self.done.done():
+                self.done.set_result(None)
 
     def renew(self) -> None:
-        """Ready for a second connection after a stale one."""
-        self.done = self._loop.create_future()
+        """Ready for a second connection after a stale one, unless the exchange ended meanwhile."""
+        if not self.settled():
+            self.done = self._loop.create_future()
+            self.connected_s = self.sent_s = None
+            self.reused = False
 
     def exchange(self, origin_s: float) -> Exchange:
         """The finished row, with times since ``origin_s``."""
@@ -191,7 +212,7 @@ class Pending:
         seen, planned = self.judgement.observed, self.planned
         chunks = seen.chunk_s
         kinds = "".join(seen.chunk_kinds)
-        visible = next((t for t, kind in zip(chunks, kinds, strict=True) if kind != ChunkKind.REASONING.value), None)
+        visible = next((t for t, kind in zip(chunks, kinds, strict=True) if kind != _REASONING), None)
 
         def since(moment: float | None) -> float | None:
             return None if moment is None else moment - origin_s
@@ -239,8 +260,8 @@ class Pending:
 
 
 def _retry_after(value: str | None) -> float | None:
-    """Seconds; the date form is not used by inference servers and is left out."""
-    try:
-        return None if value is None else float(value)
-    except ValueError:
-        return None
+    """Seconds; the date form is not used by inference servers and is left out, as is what is no time at all."""
+    return float(value) if value is not None and _SECONDS.fullmatch(value.strip()) else None
+
+
+_SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")

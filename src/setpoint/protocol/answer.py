@@ -23,9 +23,13 @@ class AnswerReader:
         keep_text: Hold the visible text for the next turn of a session.
 
     Call ``response`` once, ``feed`` for each piece of the body, then ``end`` or ``broken`` once.
+
+    Attributes:
+        seen: What was read so far.
+        overflowed: A bound on memory was exceeded: the verdict is certain and nothing more is read.
     """
 
-    __slots__ = ("_body", "_body_bytes", "_dialect", "_read_event", "_refused", "_sse", "_status", "seen")
+    __slots__ = ("_body", "_body_bytes", "_dialect", "_read_event", "_refused", "_sse", "overflowed", "seen")
 
     def __init__(self, dialect: Dialect, *, keep_text: bool = False) -> None:
         self._dialect = dialect
@@ -33,13 +37,12 @@ class AnswerReader:
         self._sse: SSEReader | None = None
         self._body: list[bytes] | None = None
         self._body_bytes = 0
-        self._status = 0
         self._refused: tuple[Outcome, str] | None = None
+        self.overflowed = False
         self.seen = Observed(parts=[] if keep_text else None)
 
     def response(self, status: int, content_type: str) -> None:
         """The response head: status and content type (may be empty)."""
-        self._status = status
         self._refused = judge_status(status)
         kind = content_type.split(";", maxsplit=1)[0].strip().lower()
         if self._refused is not None or kind in ("application/json", "text/html", "text/plain"):
@@ -50,6 +53,8 @@ class AnswerReader:
     def feed(self, data: bytes, now_s: float) -> None:
         """A piece of the body that arrived at ``now_s`` on the caller's clock."""
         sse = self._sse
+        if self.overflowed:
+            return
         if sse is None:
             self._feed_unknown(data, now_s)
             return
@@ -57,6 +62,7 @@ class AnswerReader:
             events = sse.feed(data)
         except OversizedEvent as error:
             self.seen.malformed = str(error)
+            self.overflowed = True
             return
         read, seen = self._read_event, self.seen
         for event in events:
@@ -76,7 +82,9 @@ class AnswerReader:
         self._body_bytes += len(data)
         if self._body_bytes <= limit:
             self._body.append(data)
-        elif self._refused is None:
+            return
+        self.overflowed = True
+        if self._refused is None:
             self.seen.malformed = f"the body exceeds {limit} bytes"
 
     @property
@@ -93,7 +101,7 @@ class AnswerReader:
             return Judgement(outcome, reason if kind == "error" else f"{reason} {kind}", seen)
         if self._sse is not None:
             self._close_stream(now_s)
-        elif self._body is not None and seen.malformed is None:
+        elif self._body and seen.malformed is None:
             reader = anthropic if self._dialect is Dialect.MESSAGES else openai
             reader.read_body(b"".join(self._body), seen, now_s)
         elif seen.malformed is None:
@@ -118,6 +126,8 @@ class AnswerReader:
     def _close_stream(self, now_s: float) -> None:
         """An event without its blank line counts only if it is whole."""
         assert self._sse is not None
+        if self.overflowed:
+            return
         before = self.seen.malformed
         for event in self._sse.close():
             self._read_event(event, self.seen, now_s)

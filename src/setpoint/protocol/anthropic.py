@@ -4,14 +4,14 @@ import msgspec
 
 from setpoint.protocol.judgement import Call, Observed
 from setpoint.protocol.sse import Event
-from setpoint.protocol.wire import AnthropicEvent, AnthropicUsage, Block, anthropic_event, error_kind
+from setpoint.protocol.wire import NOT_DECODED, AnthropicEvent, AnthropicUsage, Block, anthropic_event, error_kind
 
 
 def read_event(event: Event, seen: Observed, now_s: float) -> None:
     """One event of a stream; its type stands in the data, the ``event`` field only repeats it."""
     try:
         data = anthropic_event(event.payload)
-    except msgspec.DecodeError:
+    except NOT_DECODED:
         if event.name == b"error":
             seen.error = "error"
         elif seen.malformed is None and event.payload.strip() != b"[DONE]":
@@ -41,7 +41,7 @@ def read_body(body: bytes, seen: Observed, now_s: float) -> None:
     """A whole message in one JSON document."""
     try:
         data = anthropic_event(body)
-    except msgspec.DecodeError:
+    except NOT_DECODED:
         seen.malformed = "the body is not the protocol"
         return
     if data.type == "error" or data.error is not None:

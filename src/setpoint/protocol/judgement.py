@@ -9,6 +9,7 @@ from setpoint.records.exchange import ChunkKind, Outcome
 CUT = frozenset({"length", "max_tokens", "model_length", "max_output_tokens", "model_context_window_exceeded"})
 FAILED = frozenset({"error", "abort", "aborted", "cancelled", "load_shed"})
 WITHHELD = frozenset({"content_filter", "refusal", "safety"})
+_CONTENT = ChunkKind.CONTENT.value  # looked up once: it is needed for every token
 CALLED = frozenset({"tool_calls", "tool_use", "function_call"})
 
 
@@ -32,7 +33,7 @@ class Call:
             return "tool call without a name"
         try:
             value = json.loads(self.text or "{}")
-        except ValueError:
+        except (ValueError, RecursionError):
             return "tool arguments are not JSON"
         return None if isinstance(value, dict) else "tool arguments are not an object"
 
@@ -90,7 +91,7 @@ class Observed:
         self.visible_chars += chars
         self.chunk_s.append(now_s)
         self.chunk_chars.append(chars)
-        self.chunk_kinds.append(ChunkKind.CONTENT.value)
+        self.chunk_kinds.append(_CONTENT)
         if self.parts is not None:
             self.parts.append(text)
 
@@ -150,6 +151,8 @@ def judge_status(status: int) -> tuple[Outcome, str] | None:
         return Outcome.REJECTED, f"HTTP {status}"
     if 400 <= status < 500:
         return Outcome.REFUSED, f"HTTP {status}"
+    if 300 <= status < 400:
+        return Outcome.ERROR, f"HTTP {status}, a redirect, which is not followed"
     return Outcome.ERROR, f"HTTP {status}"
 
 

@@ -4,7 +4,16 @@ import msgspec
 
 from setpoint.protocol.judgement import Call, Observed
 from setpoint.protocol.sse import Event
-from setpoint.protocol.wire import Choice, Delta, OpenAIAnswer, ToolCall, decoded_error, error_kind, openai_answer
+from setpoint.protocol.wire import (
+    NOT_DECODED,
+    Choice,
+    Delta,
+    OpenAIAnswer,
+    ToolCall,
+    decoded_error,
+    error_kind,
+    openai_answer,
+)
 
 DONE = b"[DONE]"
 
@@ -20,7 +29,7 @@ def read_event(event: Event, seen: Observed, now_s: float) -> None:
         return
     try:
         answer = openai_answer(payload)
-    except msgspec.DecodeError as error:
+    except NOT_DECODED as error:
         if payload.strip() == DONE:
             seen.terminal = True
         elif seen.malformed is None:
@@ -33,7 +42,7 @@ def read_body(body: bytes, seen: Observed, now_s: float) -> None:
     """A whole answer in one JSON document."""
     try:
         answer = openai_answer(body)
-    except msgspec.DecodeError as error:
+    except NOT_DECODED as error:
         seen.malformed = f"the body is not the protocol: {_reason(error)}"
         return
     if not answer.choices and answer.data is None and answer.error is None:
@@ -143,6 +152,6 @@ def _read_vectors(answer: OpenAIAnswer, seen: Observed, now_s: float) -> None:
     seen.visible_chars = 0
 
 
-def _reason(error: msgspec.DecodeError) -> str:
+def _reason(error: Exception) -> str:
     """The parser's message without any of the content it may quote."""
     return str(error).split(" - at ")[0].split("`")[0].strip()[:80] or type(error).__name__

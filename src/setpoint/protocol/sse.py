@@ -31,10 +31,11 @@ class SSEReader:
         max_event_bytes: Bound on the memory that one unfinished event may take.
     """
 
-    __slots__ = ("_buffer", "_bytes", "_lines", "_max", "_name", "_skip_lf", "_started")
+    __slots__ = ("_bytes", "_held", "_held_bytes", "_lines", "_max", "_name", "_skip_lf", "_started")
 
     def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
-        self._buffer = b""  # an unfinished line
+        self._held: list[bytes] = []  # pieces of an unfinished line: joined once, however many there are
+        self._held_bytes = 0
         self._lines: list[bytes] = []  # data lines of the unfinished event
         self._bytes = 0  # their size
         self._name: bytes | None = None
@@ -51,7 +52,7 @@ class SSEReader:
         if not self._started:
             return self._start(chunk)
         if (
-            not self._buffer
+            not self._held
             and not self._lines
             and self._name is None
             and not self._skip_lf
@@ -60,36 +61,45 @@ class SSEReader:
             and b"\r" not in chunk
         ):
             # The common case: whole events, one data line each.
-            blocks = chunk[:-2].split(b"\n\n")
-            if all(block.startswith(b"data: ") and b"\n" not in block for block in blocks):
-                return [Event(None, block[6:]) for block in blocks]
+            payloads = chunk[6:-2].split(b"\n\ndata: ")
+            if chunk.count(b"\n") == 2 * len(payloads):  # no line end in any of them
+                return [Event(None, payload) for payload in payloads]
         return self._scan(chunk)
 
     def _start(self, chunk: bytes) -> list[Event]:
-        held = self._buffer + chunk
+        held = b"".join([*self._held, chunk])
         if len(held) < len(_BOM) and _BOM.startswith(held):
-            self._buffer = held
+            self._held = [held]
             return []
         self._started = True
-        self._buffer = b""
+        self._held = []
         return self.feed(held.removeprefix(_BOM))
 
     def _scan(self, chunk: bytes) -> list[Event]:
         if self._skip_lf and chunk:
             self._skip_lf = False
             chunk = chunk.removeprefix(b"\n")
-        text = self._buffer + chunk if self._buffer else chunk
         events: list[Event] = []
         position = 0
-        for match in _LINE_END.finditer(text):
-            self._line(text[position : match.start()], events)
+        for match in _LINE_END.finditer(chunk):
+            self._line(self._joined(chunk[position : match.start()]), events)
             position = match.end()
-        if position == len(text) and text.endswith(b"\r"):
+        if position == len(chunk) and chunk.endswith(b"\r"):
             self._skip_lf = True
-        self._buffer = text[position:]
-        if len(self._buffer) + self._bytes > self._max:
+        if position < len(chunk):
+            self._held.append(chunk[position:])
+            self._held_bytes += len(chunk) - position
+        if self._held_bytes + self._bytes > self._max:
             raise OversizedEvent(f"an event exceeds {self._max} bytes")
         return events
+
+    def _joined(self, end: bytes) -> bytes:
+        """A whole line: what was held of it, and its end."""
+        if not self._held:
+            return end
+        line = b"".join([*self._held, end])
+        self._held, self._held_bytes = [], 0
+        return line
 
     def _line(self, line: bytes, events: list[Event]) -> None:
         if not line:
@@ -110,8 +120,7 @@ class SSEReader:
         if not self._started:
             self._started = True
         events: list[Event] = []
-        if self._buffer:
-            self._line(self._buffer, events)
-            self._buffer = b""
+        if self._held:
+            self._line(self._joined(b""), events)
         self._line(b"", events)
         return events

@@ -1,8 +1,11 @@
 """Wire types of OpenAI and Anthropic answers: only the fields that a judge needs, tolerant of nulls and extras."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]  # beyond it no record could hold the number
+NOT_DECODED = (msgspec.DecodeError, RecursionError)  # the latter for nesting that no answer has
 
 
 class Function(msgspec.Struct):
@@ -43,20 +46,20 @@ class Choice(msgspec.Struct):
 class PromptDetails(msgspec.Struct):
     """Where prompt tokens came from."""
 
-    cached_tokens: int | None = None
+    cached_tokens: Count | None = None
 
 
 class CompletionDetails(msgspec.Struct):
     """What completion tokens were spent on."""
 
-    reasoning_tokens: int | None = None
+    reasoning_tokens: Count | None = None
 
 
 class Usage(msgspec.Struct):
     """OpenAI usage."""
 
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
+    prompt_tokens: Count | None = None
+    completion_tokens: Count | None = None
     prompt_tokens_details: PromptDetails | None = None
     completion_tokens_details: CompletionDetails | None = None
 
@@ -66,8 +69,8 @@ class Timings(msgspec.Struct):
 
     prompt_ms: float | None = None
     predicted_ms: float | None = None
-    draft_n: int | None = None
-    draft_n_accepted: int | None = None
+    draft_n: Count | None = None
+    draft_n_accepted: Count | None = None
 
 
 class Embedding(msgspec.Struct):
@@ -90,10 +93,10 @@ class OpenAIAnswer(msgspec.Struct):
 class AnthropicUsage(msgspec.Struct):
     """Anthropic usage: ``input_tokens`` excludes what was read from or written to the cache."""
 
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
+    input_tokens: Count | None = None
+    output_tokens: Count | None = None
+    cache_read_input_tokens: Count | None = None
+    cache_creation_input_tokens: Count | None = None
 
 
 class Block(msgspec.Struct):
@@ -155,6 +158,6 @@ def decoded_error(body: bytes) -> object:
     """The error object of a body: its ``error`` member, else the body itself; None when it is not JSON."""
     try:
         decoded = msgspec.json.decode(body)
-    except msgspec.DecodeError:
+    except NOT_DECODED:
         return None
     return decoded.get("error", decoded) if isinstance(decoded, dict) else decoded

@@ -10,7 +10,7 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import cast
 
 import httptools
 import msgspec
@@ -21,6 +21,11 @@ from setpoint.testing.script import Fault, FaultKind, Script
 from setpoint.testing.serve import running, serve
 
 _REASON = "fake"
+
+
+class _Tokenize(msgspec.Struct):
+    content: str = ""  # llama.cpp
+    prompt: str = ""  # vLLM
 
 
 class FakeProtocol(asyncio.Protocol):
@@ -83,32 +88,39 @@ class FakeProtocol(asyncio.Protocol):
             models = [{"id": script.model, "object": "model", "owned_by": "setpoint"}]
             self._reply(200, msgspec.json.encode({"object": "list", "data": models}))
         elif path == "/tokenize" and script.tokenizer:
-            asked = msgspec.json.decode(bytes(self._body))
-            words = str(asked.get("content") or asked.get("prompt") or "").split()
-            self._reply(200, msgspec.json.encode({"tokens": list(range(len(words)))}))
+            self._tokenize()
         elif path in fake_wire.DIALECTS:
             self._task = asyncio.get_running_loop().create_task(self._generate(path))
         else:
             self._reply(404, fake_wire.error("not_found"))
 
+    def _tokenize(self) -> None:
+        try:
+            asked = msgspec.json.decode(bytes(self._body), type=_Tokenize)
+        except msgspec.DecodeError:
+            self._reply(400, fake_wire.error("invalid_request"))
+            return
+        words = (asked.content or asked.prompt).split()
+        self._reply(200, msgspec.json.encode({"tokens": list(range(len(words)))}))
+
     async def _generate(self, path: str) -> None:
         model, script = self._model, self._script
         try:
-            asked = msgspec.json.decode(bytes(self._body), type=dict[str, Any])
+            asked = msgspec.json.decode(bytes(self._body), type=fake_wire.Asked)
         except msgspec.DecodeError:
-            self._reply(400, fake_wire.error("invalid_json"))
+            self._reply(400, fake_wire.error("invalid_request"))
             return
         number = model.counters.requests
         model.counters.requests += 1
         fault = next((f for f in script.faults if f.strikes(number)), None)
-        if asked.get("model") not in (script.model, None):
+        if asked.model not in (script.model, None):
             self._reply(404, fake_wire.error("model_not_found"))
             return
         if fault is not None and self._fails_at_once(fault):
             return
-        words = fake_wire.prompt_words(asked)
-        wanted = int(asked.get("max_tokens") or script.output_tokens)
-        forced = bool(asked.get("ignore_eos")) and script.honours_ignore_eos
+        words = asked.words()
+        wanted = asked.max_completion_tokens or asked.max_tokens or script.output_tokens
+        forced = asked.ignore_eos and script.honours_ignore_eos
         count = wanted if forced else min(wanted, script.output_tokens)
         if len(words) + script.template_tokens + count > script.context_tokens:
             self._reply(400, fake_wire.error("exceed_context_size_error"))
@@ -116,7 +128,7 @@ class FakeProtocol(asyncio.Protocol):
         wire = fake_wire.DIALECTS[path](script, len(words) + script.template_tokens, count < wanted)
         if fault is not None and fault.kind is FaultKind.FREEZE:
             return
-        await self._answer(wire, words, count, stream=bool(asked.get("stream")), fault=fault)
+        await self._answer(wire, words, count, stream=asked.stream, fault=fault)
 
     async def _answer(
         self, wire: fake_wire.Wire, words: list[str], count: int, *, stream: bool, fault: Fault | None
@@ -128,15 +140,16 @@ class FakeProtocol(asyncio.Protocol):
         if stream:
             self._write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
             self._chunk(wire.begin())
-        async for number in self._model.tokens(words, count, late_s, wire.found):
-            if kind is FaultKind.STALL and number == count // 2 and fault is not None:
-                await asyncio.sleep(fault.seconds)
-            if number == count // 2 and self._breaks(kind, wire):
-                return
-            if stream and kind not in (FaultKind.EMPTY, FaultKind.BAD_TOOL):
-                self._chunk(wire.token(number, hidden=number < hidden))
+        async with contextlib.aclosing(self._model.tokens(words, count, late_s, wire.found)) as tokens:
+            async for number in tokens:
+                if kind is FaultKind.STALL and number == count // 2 and fault is not None:
+                    await asyncio.sleep(fault.seconds)
+                if number == count // 2 and self._breaks(kind, wire, stream=stream):
+                    return
+                if stream and kind not in (FaultKind.EMPTY, FaultKind.BAD_TOOL):
+                    self._chunk(wire.token(number, hidden=number < hidden))
         if not stream:
-            self._reply(200, wire.whole(count, empty=kind is FaultKind.EMPTY))
+            self._reply(200, wire.error_body() if kind is FaultKind.ERROR_EVENT else wire.whole(count, hidden, kind))
             return
         if kind is FaultKind.BAD_TOOL:
             self._chunk(wire.bad_tool())
@@ -155,10 +168,10 @@ class FakeProtocol(asyncio.Protocol):
             return True
         return False
 
-    def _breaks(self, kind: FaultKind | None, wire: fake_wire.Wire) -> bool:
-        if kind is FaultKind.TRUNCATE:
+    def _breaks(self, kind: FaultKind | None, wire: fake_wire.Wire, *, stream: bool) -> bool:
+        if kind is FaultKind.TRUNCATE and stream:
             self._write(b"0\r\n\r\n")
-        elif kind is FaultKind.ERROR_EVENT:
+        elif kind is FaultKind.ERROR_EVENT and stream:
             self._chunk(wire.error_event())
             self._write(b"0\r\n\r\n")
         elif kind is FaultKind.RESET and self._transport is not None:

@@ -1,7 +1,7 @@
 """The queueing model behind a fake engine, in real time."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 
 from setpoint.testing.script import Script
@@ -19,7 +19,6 @@ class Counters:
     prompt_tokens: int = 0
     generated_tokens: int = 0
     cached_tokens: int = 0
-    finished: int = 0
 
 
 class FakeModel:
@@ -49,7 +48,7 @@ class FakeModel:
 
     async def tokens(
         self, words: list[str], count: int, late_s: float = 0.0, found: Callable[[int], None] = lambda _: None
-    ) -> AsyncIterator[int]:
+    ) -> AsyncGenerator[int, None]:
         """Yields token numbers as they are made; the first after queue and prefill.
 
         ``found`` is told how many prompt tokens came from the prefix cache, before the first token.
@@ -72,14 +71,14 @@ class FakeModel:
                 await asyncio.sleep(script.decode_s + script.decode_stream_s * (counters.running - 1))
                 counters.generated_tokens += 1
                 yield number
-            counters.finished += 1
         finally:
             counters.running -= 1
             self._slots.release()
 
     def exposition(self) -> str:
         """Prometheus text under vLLM's names."""
-        c, model = self.counters, self.script.model
+        c = self.counters
+        model = self.script.model.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
         usage = min(c.running / self.script.slots, 1.0)
         series = (
             ("num_requests_running", "gauge", c.running),

@@ -1,11 +1,11 @@
 """The bytes of a fake engine's answers, one class a dialect."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
-from setpoint.testing.script import Script
+from setpoint.testing.script import FaultKind, Script
 
 WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight")
 BAD_ARGUMENTS = '{"query": "never closed'
@@ -16,13 +16,31 @@ def error(kind: str) -> bytes:
     return msgspec.json.encode({"error": {"type": kind, "message": "fake"}})
 
 
-def prompt_words(asked: dict[str, Any]) -> list[str]:
-    """All words of a request, in order."""
-    if "messages" in asked:
-        texts = [str(message.get("content") or "") for message in asked["messages"]]
-    else:
-        texts = [str(asked.get("prompt") or asked.get("input") or "")]
-    return " ".join(texts).split()
+class Asked(msgspec.Struct):
+    """What a fake engine reads of a request in any dialect."""
+
+    model: str | None = None
+    max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    max_completion_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    ignore_eos: bool = False
+    stream: bool = False
+    system: Any = None
+    messages: list[dict[str, Any]] = []
+    prompt: Any = None
+    input: Any = None
+
+    def words(self) -> list[str]:
+        """All words of the prompt, in order."""
+        contents = [self.system, *(message.get("content") for message in self.messages), self.prompt, self.input]
+        return " ".join(_text_of(content) for content in contents).split()
+
+
+def _text_of(content: object) -> str:
+    if isinstance(content, list):
+        return " ".join(_text_of(part) for part in content)
+    if isinstance(content, dict):
+        return _text_of(content.get("text"))
+    return "" if content is None else str(content)
 
 
 def _event(data: object, name: str | None = None) -> bytes:
@@ -89,14 +107,25 @@ class Wire:
         """An error inside a 200."""
         return b"data: " + error("server_error") + b"\n\n"
 
-    def _text(self, tokens: int, *, empty: bool) -> str:
-        return "" if empty else "".join(f" {WORDS[i % len(WORDS)]}" for i in range(tokens))
+    def error_body(self) -> bytes:
+        """The same in one JSON document."""
+        return error("server_error")
 
-    def whole(self, tokens: int, *, empty: bool) -> bytes:
-        """The answer in one JSON document."""
-        message = {"role": "assistant", "content": self._text(tokens, empty=empty)}
-        choice = {"index": 0, "message": message, "finish_reason": self.reason}
-        return msgspec.json.encode({"object": self.kind, "choices": [choice], "usage": self._usage(tokens)})
+    def whole(self, tokens: int, hidden: int, fault: FaultKind | None) -> bytes:
+        """The answer in one JSON document, with what a fault does to it."""
+        message: dict[str, Any] = {"role": "assistant", "content": _text(hidden, tokens, fault)}
+        if hidden:
+            message["reasoning_content"] = _text(0, hidden, fault)
+        if fault is FaultKind.BAD_TOOL:
+            message["tool_calls"] = [{"id": "call_1", "function": {"name": "tool_0", "arguments": BAD_ARGUMENTS}}]
+        return self._document({"message": message}, tokens, hidden, fault)
+
+    def _document(self, choice: dict[str, Any], tokens: int, hidden: int, fault: FaultKind | None) -> bytes:
+        choice |= {"index": 0, "finish_reason": None if fault is FaultKind.TRUNCATE else self.reason}
+        document: dict[str, Any] = {"object": self.kind, "choices": [choice]}
+        if self.script.reports_usage:
+            document["usage"] = self._usage(tokens, hidden)
+        return msgspec.json.encode(document)
 
 
 class CompletionsWire(Wire):
@@ -108,10 +137,9 @@ class CompletionsWire(Wire):
         choice = {"index": 0, "text": part.get("content", ""), "finish_reason": finish}
         return {"object": self.kind, "model": self.script.model, "choices": [choice]}
 
-    def whole(self, tokens: int, *, empty: bool) -> bytes:
+    def whole(self, tokens: int, hidden: int, fault: FaultKind | None) -> bytes:
         """The answer in one JSON document."""
-        choice = {"index": 0, "text": self._text(tokens, empty=empty), "finish_reason": self.reason}
-        return msgspec.json.encode({"object": self.kind, "choices": [choice], "usage": self._usage(tokens)})
+        return self._document({"text": _text(hidden, tokens, fault)}, tokens, hidden, fault)
 
 
 class EmbeddingsWire(Wire):
@@ -119,9 +147,9 @@ class EmbeddingsWire(Wire):
 
     streams = False
 
-    def whole(self, tokens: int, *, empty: bool) -> bytes:  # noqa: ARG002 - vectors have no length
+    def whole(self, tokens: int, hidden: int, fault: FaultKind | None) -> bytes:  # noqa: ARG002 - vectors have no length
         """A vector."""
-        data = [] if empty else [{"index": 0, "embedding": [0.1, 0.2, 0.3]}]
+        data = [] if fault is FaultKind.EMPTY else [{"index": 0, "embedding": [0.1, 0.2, 0.3]}]
         return msgspec.json.encode({"object": "list", "data": data, "usage": {"prompt_tokens": self.prompt_tokens}})
 
 
@@ -136,8 +164,9 @@ class MessagesWire(Wire):
 
     def begin(self) -> bytes:
         """The message starts."""
-        usage = {"input_tokens": self.prompt_tokens, "output_tokens": 0}
-        message: dict[str, Any] = {"type": "message", "role": "assistant", "content": [], "usage": usage}
+        message: dict[str, Any] = {"type": "message", "role": "assistant", "content": []}
+        if self.script.reports_usage:
+            message["usage"] = {"input_tokens": self.prompt_tokens, "output_tokens": 0}
         return _event({"type": "message_start", "message": message}, "message_start")
 
     def token(self, number: int, *, hidden: bool) -> bytes:
@@ -157,19 +186,33 @@ class MessagesWire(Wire):
 
     def end(self, tokens: int, hidden: int) -> bytes:  # noqa: ARG002 - this dialect does not say
         """Stop reason and the message's end."""
-        usage = {"output_tokens": tokens}
-        delta = {"type": "message_delta", "delta": {"stop_reason": self.reason}, "usage": usage}
+        delta: dict[str, Any] = {"type": "message_delta", "delta": {"stop_reason": self.reason}}
+        if self.script.reports_usage:
+            delta["usage"] = {"output_tokens": tokens}
         return self._leave() + _event(delta, "message_delta") + _event({"type": "message_stop"}, "message_stop")
 
     def error_event(self) -> bytes:
         """An error inside a 200."""
         return _event({"type": "error", "error": {"type": "api_error"}}, "error")
 
-    def whole(self, tokens: int, *, empty: bool) -> bytes:
-        """The message in one JSON document."""
-        content = [] if empty else [{"type": "text", "text": self._text(tokens, empty=False)}]
-        usage = {"input_tokens": self.prompt_tokens, "output_tokens": tokens}
-        return msgspec.json.encode({"type": "message", "content": content, "stop_reason": self.reason, "usage": usage})
+    def error_body(self) -> bytes:
+        """The same in one JSON document."""
+        return msgspec.json.encode({"type": "error", "error": {"type": "api_error"}})
+
+    def whole(self, tokens: int, hidden: int, fault: FaultKind | None) -> bytes:
+        """The message in one JSON document. A tool's input is an object here, so a bad one is one without a name."""
+        content: list[dict[str, Any]] = []
+        if hidden:
+            content.append({"type": "thinking", "thinking": _text(0, hidden, fault)})
+        if fault is FaultKind.BAD_TOOL:
+            content.append({"type": "tool_use", "id": "call_1", "name": "", "input": {}})
+        if text := _text(hidden, tokens, fault):
+            content.append({"type": "text", "text": text})
+        reason = None if fault is FaultKind.TRUNCATE else self.reason
+        document: dict[str, Any] = {"type": "message", "content": content, "stop_reason": reason}
+        if self.script.reports_usage:
+            document["usage"] = {"input_tokens": self.prompt_tokens, "output_tokens": tokens}
+        return msgspec.json.encode(document)
 
     def _enter(self, kind: str, block: dict[str, Any]) -> bytes:
         if self._open == kind:
@@ -184,6 +227,12 @@ class MessagesWire(Wire):
             return b""
         self._open = None
         return _event({"type": "content_block_stop", "index": self._index}, "content_block_stop")
+
+
+def _text(first: int, end: int, fault: FaultKind | None) -> str:
+    if fault in (FaultKind.EMPTY, FaultKind.BAD_TOOL):
+        return ""
+    return "".join(f" {WORDS[number % len(WORDS)]}" for number in range(first, end))
 
 
 DIALECTS: dict[str, Callable[[Script, int, bool], Wire]] = {

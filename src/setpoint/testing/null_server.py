@@ -1,8 +1,8 @@
 """A server that answers at once: what a client measures against it is the client itself.
 
 It takes any POST and streams a canned chat answer of ``--tokens`` deltas, all in one write, or one every
-``--interval`` seconds. Paced chunks carry the time of their write on the machine's monotonic clock in
-``system_fingerprint``, so a client on the same machine can tell its own delay from the server's.
+``--interval`` seconds. The word of a paced delta is the time of its write on the machine's monotonic clock, so that a
+client on the same machine can tell its own delay from the server's.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from setpoint.testing.serve import serve
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 _CHUNK = (
     b'data: {"id":"chatcmpl-null","object":"chat.completion.chunk","created":1,"model":"null",'
-    b'"system_fingerprint":"%s","choices":[{"index":0,"delta":{%s},"finish_reason":%s}]}\n\n'
+    b'"choices":[{"index":0,"delta":{%s},"finish_reason":%s}]}\n\n'
 )
 _USAGE = (
     b'data: {"id":"chatcmpl-null","object":"chat.completion.chunk","created":1,"model":"null","choices":[],'
@@ -30,14 +30,14 @@ def _framed(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
-def token(stamp: bytes = b"") -> bytes:
+def token(word: bytes = b"word") -> bytes:
     """One delta of one token."""
-    return _framed(_CHUNK % (stamp, b'"content":" word"', b"null"))
+    return _framed(_CHUNK % (b'"content":" %b"' % word, b"null"))
 
 
 def tail(tokens: int) -> bytes:
     """Finish reason, usage, terminal event and the end of the body."""
-    end = _CHUNK % (b"", b"", b'"length"')
+    end = _CHUNK % (b"", b'"length"')
     return _framed(end) + _framed(_USAGE % (tokens, tokens + 16)) + b"0\r\n\r\n"
 
 
@@ -69,7 +69,11 @@ class NullProtocol(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Request bytes."""
-        self._parser.feed_data(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError:
+            if self._transport is not None:
+                self._transport.abort()
 
     def on_message_complete(self) -> None:
         """A whole request: answer."""

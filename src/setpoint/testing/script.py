@@ -1,8 +1,13 @@
 """What a fake engine does: its speed, its limits, its faults."""
 
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
+
+Number = Annotated[int, msgspec.Meta(ge=0)]
+Count = Annotated[int, msgspec.Meta(ge=1)]
+Seconds = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class FaultKind(StrEnum):
@@ -36,10 +41,10 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     kind: FaultKind
-    first: int = 0
-    every: int = 1
-    last: int | None = None
-    seconds: float = 1.0
+    first: Number = 0
+    every: Count = 1
+    last: Number | None = None
+    seconds: Seconds = 1.0
 
     def strikes(self, number: int) -> bool:
         """Whether request ``number`` is struck."""
@@ -49,6 +54,8 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
 
 class Script(msgspec.Struct, frozen=True, kw_only=True):
     """A fake engine: a queueing model with slots, prefill and decode.
+
+    Bounds hold where a script is read (``--script``): a script outside them is refused with the field's name.
 
     Attributes:
         model: Name it serves.
@@ -72,18 +79,18 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
 
     model: str = "fake"
     api_key: str | None = None
-    slots: int = 8
-    prefill_token_s: float = 0.0
-    decode_s: float = 0.001
-    decode_stream_s: float = 0.0
-    output_tokens: int = 16
+    slots: Count = 8
+    prefill_token_s: Seconds = 0.0
+    decode_s: Seconds = 0.001
+    decode_stream_s: Seconds = 0.0
+    output_tokens: Count = 16
     honours_ignore_eos: bool = True
-    reasoning_tokens: int = 0
-    template_tokens: int = 8
-    context_tokens: int = 100_000
+    reasoning_tokens: Number = 0
+    template_tokens: Number = 8
+    context_tokens: Count = 100_000
     prefix_cache: bool = False
     reports_usage: bool = True
     tokenizer: bool = True
     metrics: bool = True
-    startup_s: float = 0.0
+    startup_s: Seconds = 0.0
     faults: tuple[Fault, ...] = ()

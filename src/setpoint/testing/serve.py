@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 
 ANNOUNCEMENT = "listening on "
@@ -27,17 +28,24 @@ async def serve(protocol: Callable[[], asyncio.Protocol], port: int) -> None:
 
 
 @contextlib.contextmanager
-def running(module: str, arguments: Sequence[str] = ()) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def running(
+    module: str, arguments: Sequence[str] = (), *, limit_s: float = 60.0
+) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """Runs ``python -m module`` as a child; yields its base URL and the process, and ends it.
 
     Raises:
-        RuntimeError: the child ended before it listened.
+        RuntimeError: the child ended, or ``limit_s`` passed, before it listened.
     """
     command = [sys.executable, "-m", module, *arguments]
     child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # noqa: S603 - our own module
     try:
         assert child.stdout is not None
-        line = child.stdout.readline()
+        watchdog = threading.Timer(limit_s, child.kill)
+        watchdog.start()
+        try:
+            line = child.stdout.readline()
+        finally:
+            watchdog.cancel()
         if not line.startswith(ANNOUNCEMENT):
             raise RuntimeError(f"{module} did not start: {line!r}")
         yield line.removeprefix(ANNOUNCEMENT).strip(), child

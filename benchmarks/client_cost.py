@@ -1,0 +1,205 @@
+"""CPU a request and a token of three clients on one null server: Setpoint's, aiohttp's, httpx's.
+
+Setpoint's client parses, judges and journals every exchange. The others do what a load generator on them does: read
+the stream by lines (and, for aiohttp, also by raw chunks), decode each event with the same decoder, note each arrival,
+check the finish reason. They record nothing. All run on uvloop, in turn, in one process, with the same 32 streams.
+
+    request   CPU seconds of one exchange whose single token arrives in one write with the rest of the answer
+    answer    the same with 16 tokens in the one write
+    token     slope: (exchange of 144 paced tokens - exchange of 16 paced tokens) / 128
+"""
+
+import argparse
+import asyncio
+import gc
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import httpx
+import uvloop
+
+from machine import machine, print_table, shown, spread, take_priority, write
+from setpoint.client.client import Client
+from setpoint.client.pending import Planned
+from setpoint.protocol.answer import AnswerReader
+from setpoint.protocol.requests import Asked
+from setpoint.protocol.wire import openai_answer
+from setpoint.records.exchange import Exchange
+from setpoint.records.journal import Journal
+from setpoint.records.target import Dialect, Target
+from setpoint.testing.serve import running
+
+STREAMS, SHORT, LONG = 32, 16, 144
+BODY = Asked(Dialect.CHAT, "null").body([{"role": "user", "content": "word " * 64}], SHORT)
+PATH = "/v1/chat/completions"
+TYPE = {"content-type": "application/json"}
+
+One = Callable[[int], Awaitable[int]]
+Load = Callable[[str, Callable[[One], Awaitable[None]]], Coroutine[Any, Any, None]]
+
+
+async def setpoint(url: str, load: Callable[[One], Awaitable[None]]) -> None:
+    client = Client(Target(url, Dialect.CHAT, "null"))
+    with tempfile.TemporaryDirectory() as folder:
+        journal: Journal[Exchange] = Journal(Path(folder) / "journal")
+
+        async def one(index: int) -> int:
+            row, _ = await client.exchange(BODY, Planned(index, index, 0, client.clock.now(), 64, SHORT))
+            assert row.outcome.answered
+            journal.append(row)
+            return len(row.chunk_s)
+
+        await load(one)
+        journal.close()
+    await client.close()
+
+
+class Lines:
+    """What a client that reads lines notes of one answer."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+        self.reason: str | None = None
+        self.done = False
+
+    def line(self, line: bytes) -> None:
+        if line.startswith(b"data: "):
+            self.event(line[6:].rstrip(), b"[DONE]")
+
+    def text(self, line: str) -> None:
+        if line.startswith("data: "):
+            self.event(line[6:], "[DONE]")
+
+    def event(self, payload: bytes | str, done: bytes | str) -> None:
+        now = time.monotonic()
+        if payload == done:
+            self.done = True
+            return
+        answer = openai_answer(payload)
+        for choice in answer.choices or ():
+            if choice.delta is not None and choice.delta.content:
+                self.times.append(now)
+            self.reason = choice.finish_reason or self.reason
+
+    def tokens(self) -> int:
+        assert self.done
+        assert self.reason is not None
+        return len(self.times)
+
+
+async def aiohttp_lines(url: str, load: Callable[[One], Awaitable[None]]) -> None:
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+
+        async def one(_: int) -> int:
+            seen = Lines()
+            async with session.post(url + PATH, data=BODY, headers=TYPE) as response:
+                async for line in response.content:
+                    seen.line(line)
+            return seen.tokens()
+
+        await load(one)
+
+
+async def aiohttp_chunks(url: str, load: Callable[[One], Awaitable[None]]) -> None:
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+
+        async def one(_: int) -> int:
+            reader = AnswerReader(Dialect.CHAT)
+            async with session.post(url + PATH, data=BODY, headers=TYPE) as response:
+                reader.response(response.status, response.headers["content-type"])
+                async for data in response.content.iter_any():
+                    reader.feed(data, time.monotonic())
+            assert reader.end(time.monotonic()).outcome.answered
+            return len(reader.seen.chunk_s)
+
+        await load(one)
+
+
+async def httpx_lines(url: str, load: Callable[[One], Awaitable[None]]) -> None:
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
+    async with httpx.AsyncClient(limits=limits, timeout=None) as client:
+
+        async def one(_: int) -> int:
+            seen = Lines()
+            async with client.stream("POST", url + PATH, content=BODY, headers=TYPE) as response:
+                async for line in response.aiter_lines():
+                    seen.text(line)
+            return seen.tokens()
+
+        await load(one)
+
+
+CLIENTS: dict[str, Load] = {
+    "setpoint": setpoint,
+    "aiohttp, lines": aiohttp_lines,
+    "aiohttp, chunks": aiohttp_chunks,
+    "httpx, lines": httpx_lines,
+}
+
+
+def cpu_of(client: Load, url: str, requests: int, tokens: int) -> float:
+    """CPU seconds a request, connections warm."""
+    measured = 0.0
+
+    async def load(one: One) -> None:
+        nonlocal measured
+
+        async def user(count: int) -> None:
+            for index in range(count):
+                assert await one(index) == tokens
+
+        await asyncio.gather(*(user(1) for _ in range(STREAMS)))
+        gc.collect()
+        begun = time.process_time()
+        await asyncio.gather(*(user(requests // STREAMS) for _ in range(STREAMS)))
+        measured = (time.process_time() - begun) / requests
+
+    uvloop.run(client(url, load))
+    return measured
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--repeats", type=int, default=5)
+    options = parser.parse_args()
+    take_priority()
+    before = machine()
+    server = "setpoint.testing.null_server"
+    cost: dict[str, dict[str, list[float]]] = {name: {"request": [], "answer": [], "token": []} for name in CLIENTS}
+    with (
+        running(server, ("--tokens", "1")) as (least, _),
+        running(server, ("--tokens", str(SHORT))) as (burst, _),
+        running(server, ("--tokens", str(SHORT), "--interval", "0.005")) as (short, _),
+        running(server, ("--tokens", str(LONG), "--interval", "0.005")) as (long, _),
+    ):
+        for repeat in range(options.repeats):
+            names = list(CLIENTS)
+            for name in names[repeat % len(names) :] + names[: repeat % len(names)]:  # each is first in turn
+                client = CLIENTS[name]
+                cost[name]["request"].append(cpu_of(client, least, 1920, 1))
+                cost[name]["answer"].append(cpu_of(client, burst, 1920, SHORT))
+                paced = [cpu_of(client, short, 320, SHORT), cpu_of(client, long, 128, LONG)]
+                cost[name]["token"].append((paced[1] - paced[0]) / (LONG - SHORT))
+    found = {name: {kind: spread(values) for kind, values in kinds.items()} for name, kinds in cost.items()}
+    ratios = {
+        name: {k: spread([a / b for a, b in zip(kinds[k], cost["setpoint"][k], strict=True)]) for k in kinds}
+        for name, kinds in cost.items()
+    }
+    kinds = ("request", "answer", "token")
+    head = ("client", "µs a request", "µs an answer of 16", "µs a paced token", *(f"{kind}: ratio" for kind in kinds))
+    rows = [
+        (name, *(shown(found[name][k], 1e6) for k in kinds), *(shown(ratios[name][k]) for k in kinds))
+        for name in CLIENTS
+    ]
+    print_table(head, rows)
+    results = {"streams": STREAMS, "repeats": options.repeats, "cpu_s": found, "ratio": ratios, "raw_cpu_s": cost}
+    write(options.out, before, results)
+
+
+if __name__ == "__main__":
+    main()
