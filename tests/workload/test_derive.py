@@ -19,11 +19,16 @@ OWN = Path(__file__).parent / "traces"
 SHARED = shared_traces()
 MINE = [OWN / name for name in ("azure.csv", "mooncake.jsonl", "agent", "agent/session_0.json", "access.jsonl")]
 RECORDED = sorted([*SHARED.glob("*"), *(SHARED / "coding_agent").glob("*")])
-TRACES = [*MINE, *(pytest.param(p, marks=pytest.mark.shared) for p in RECORDED)]
-COMMON_CLOCK = [
-    *(p for p in MINE if p.suffix in (".csv", ".jsonl")),
-    *(pytest.param(p, marks=pytest.mark.shared) for p in RECORDED if p.suffix in (".csv", ".jsonl")),
-]
+
+
+def marked(paths: list[Path]) -> list[Any]:
+    """As parameters, those of the recorded data marked."""
+    return [pytest.param(p, marks=pytest.mark.shared) if p in RECORDED else p for p in paths]
+
+
+TRACES = marked([*MINE, *RECORDED])
+TABLES = [p for p in [*MINE, *RECORDED] if p.suffix in (".csv", ".jsonl")]
+COMMON_CLOCK = marked(TABLES)
 
 
 def name_of(path: object) -> str:
@@ -79,7 +84,7 @@ def test_drawn_answers_have_the_quantiles_of_the_trace(path: Path) -> None:
             assert np.mean(drawn < named) <= share + 0.01
 
 
-@pytest.mark.parametrize("path", [p for p in COMMON_CLOCK if "mooncake" not in p.name], ids=name_of)
+@pytest.mark.parametrize("path", marked([p for p in TABLES if "mooncake" not in p.name]), ids=name_of)
 def test_prompt_quantiles_are_those_of_the_openings(path: Path) -> None:
     seen: dict[str, int] = {}
     for i, r in enumerate(r for r in read_trace(path).requests if r.answered):
