@@ -8,7 +8,7 @@ import polars as pl
 from setpoint.metrics.summary import Distribution
 from setpoint.metrics.verdict import State
 from setpoint.report.content import Figure
-from setpoint.report.step import Step
+from setpoint.report.step import Step, one_per_load
 from setpoint.report.svg import Chart, covering
 from setpoint.units import format_duration, format_number, format_share
 
@@ -23,6 +23,7 @@ def goodput_curve(steps: Sequence[Step]) -> Figure | None:
     if len(steps) < 2:
         return None
     points = [(s.load, s.summary.goodput.per_s, s) for s in steps if s.summary.goodput.per_s is not None]
+    through = {s.record.id for s in one_per_load(steps)}
     if not points:
         return None
     closed = steps[0].closed
@@ -38,7 +39,7 @@ def goodput_curve(steps: Sequence[Step]) -> Figure | None:
     if not closed:
         end = min(chart.x[1], chart.y[1])
         chart.line([(0, 0), (end, end)], "ideal", name="all of the load within every promise")
-    chart.line([(x, y) for x, y, _ in points], "a", name="goodput")
+    chart.line([(x, y) for x, y, s in points if s.record.id in through], "a", name="goodput")
     for x, y, step in points:
         chart.mark(
             (x, y), step.state.value, f"{step.words}: goodput {format_number(y)}/s, {step.state}", SHAPES[step.state]
@@ -56,6 +57,7 @@ def goodput_curve(steps: Sequence[Step]) -> Figure | None:
 
 def promise_curve(steps: Sequence[Step]) -> Figure | None:
     """Share within the limit of each promise against load, with what was promised."""
+    steps = one_per_load(steps)
     if len(steps) < 2 or not steps[0].verdicts:
         return None
     x_label = "users" if steps[0].closed else "offered load, requests/s"
@@ -98,7 +100,7 @@ def promise_curve(steps: Sequence[Step]) -> Figure | None:
             )
     return Figure(
         "Promises by load",
-        "Each mark is a run; the vertical line through it is the 95% interval. Circle met, diamond missed, square undecided.",
+        "Each mark is a run, the longest at its load; the vertical line through it is the 95% interval. Circle met, diamond missed, square undecided.",
         chart.render(),
         _source(steps, "verdicts"),
     )
@@ -252,6 +254,34 @@ def in_flight(step: Step) -> Figure | None:
         f"At {step.words}. A gap in an engine line is a reading that failed, not zero.{note}",
         chart.render(),
         f"{step.record.id}: exchanges.parquet, signals.parquet",
+    )
+
+
+def shares(step: Step) -> Figure | None:
+    """Signals that are a share of something: the KV cache, the machine's cores."""
+    chart_top = 1.0
+    lines = []
+    for name, title in (("kv_usage", "KV cache in use (engine)"), ("host_cpu", "CPU of the client's machine")):
+        readings = step.signals.filter(pl.col("signal") == name)
+        values = [(t, v) if v is not None else None for t, v in readings.select("time_s", "value").iter_rows()]
+        if any(values):
+            lines.append((title, values))
+    times = [p[0] for _, line in lines for p in line if p is not None]
+    if len(times) < 2 or max(times) <= min(times):
+        return None
+    chart = Chart(
+        "Shares in use",
+        (min(times), max(times)),
+        (0.0, chart_top * 1.02),
+        "seconds since the start of the run",
+        "share in use",
+        y_text=lambda v: f"{v:.0%}",
+        height=220,
+    )
+    for (title, line), css in zip(lines, "de", strict=False):
+        chart.line(line, css, name=title, step=True)
+    return Figure(
+        "Cache and machine over time", f"At {step.words}.", chart.render(), f"{step.record.id}: signals.parquet"
     )
 
 

@@ -9,7 +9,7 @@ from setpoint.report import charts
 from setpoint.report.content import Block, Cell, Fact, Facts, Section, Table, Text, cells
 from setpoint.report.experiments import PROPOSALS
 from setpoint.report.hypothesis import suspect
-from setpoint.report.step import Step
+from setpoint.report.step import Step, one_per_load
 from setpoint.units import format_duration, format_number, format_share
 
 SHOWN_METRICS = ("ttft", "ttft_from_sent", "ttft_any_token", "itl", "stall", "tpot", "e2e", "user_speed")
@@ -98,8 +98,11 @@ def _assumptions(steps: Sequence[Step]) -> list[Block]:
 
 def _arrivals(arrivals: Mapping[str, Any]) -> str:
     process = str(arrivals["process"])
+    per_second = ("rate", "start", "end")
     rest = ", ".join(
-        f"{k} {v:g}" if isinstance(v, float) else f"{k} {v}" for k, v in arrivals.items() if k != "process"
+        (f"{k} {v:g}" if isinstance(v, float) else f"{k} {v}") + ("/s" if k in per_second else "")
+        for k, v in arrivals.items()
+        if k != "process"
     )
     return f"{process} ({rest})"
 
@@ -145,7 +148,7 @@ def _baseline(steps: Sequence[Step], pivots: Sequence[Step]) -> list[Block]:
     for step in pivots:
         blocks.append(_distribution_table(step))
     card = pivots[0].card
-    compared = list(pivots) if len(pivots) > 1 else list(steps)[-3:]
+    compared = list(pivots) if len(pivots) > 1 else one_per_load(steps)[-3:]
     for metric in ("ttft", "itl", "tpot", "e2e"):
         promise = next((p for p in (card.promises if card else ()) if p.metric == metric), None)
         if metric in ("tpot", "e2e") and promise is None:
@@ -155,7 +158,7 @@ def _baseline(steps: Sequence[Step], pivots: Sequence[Step]) -> list[Block]:
         if figure is not None:
             blocks.append(figure)
     worst = pivots[-1]
-    blocks += [f for f in (charts.in_flight(worst), charts.timeline(worst)) if f is not None]
+    blocks += [f for f in (charts.in_flight(worst), charts.shares(worst), charts.timeline(worst)) if f is not None]
     return blocks
 
 

@@ -1,7 +1,7 @@
 """One run as a report sees it: its load, figures and verdicts, from the record alone."""
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -45,7 +45,8 @@ class Step:
         """As recorded; judged anew, with doubt, where the run was never closed."""
         stored = self.record.meta.verdicts
         if stored:
-            return [msgspec.convert(v, Verdict) for v in stored]
+            with contextlib.suppress(msgspec.ValidationError):
+                return [msgspec.convert(v, Verdict) for v in stored]
         if self.card is None:
             return []
         doubt = incomplete(self.record.meta.reason or "it was not closed")
@@ -108,3 +109,12 @@ class Step:
 def in_order(records: list[RunRecord]) -> list[Step]:
     """Steps by load, then by time."""
     return sorted((Step(r) for r in records), key=lambda s: (s.load, s.record.id))
+
+
+def one_per_load(steps: Sequence[Step]) -> list[Step]:
+    """Of several runs at one load the one with the most exchanges, in the same order."""
+    best: dict[str, Step] = {}
+    for step in steps:
+        if step.words not in best or step.summary.exchanges > best[step.words].summary.exchanges:
+            best[step.words] = step
+    return [s for s in steps if best[s.words] is s]
