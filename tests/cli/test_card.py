@@ -158,3 +158,10 @@ def test_wrong_usage_is_exit_code_2(folder: Path, arguments: tuple[str, ...]) ->
     done = setpoint(folder, *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert "Usage: setpoint" in done.stderr
+
+
+def test_init_as_json_holds_the_card_twice(folder: Path) -> None:
+    done = setpoint(folder, "init", "rag", "--json")
+    body = json.loads(done.stdout)
+    assert body["card"]["name"]
+    assert body["yaml"] == template("rag")

@@ -21,11 +21,19 @@ def init(
     *,
     output: Output = None,
     force: Annotated[bool, typer.Option(help="Overwrite the file.")] = False,
+    json: Json = False,
 ) -> None:
     """Write a commented card for a use case."""
+    from setpoint.workload.reading import parse_card
     from setpoint.workload.templates import template
 
-    _write(template(use_case), output, force=force)
+    text = template(use_case)
+    if json:
+        if output is not None:
+            _write(text, output, force=force)
+        emit_json({"use_case": use_case, "card": parse_card(text.encode(), use_case).to_dict(), "yaml": text})
+        return
+    _write(text, output, force=force)
 
 
 @group.command("check")
