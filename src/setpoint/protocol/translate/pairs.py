@@ -6,16 +6,25 @@ from typing import Any
 import msgspec
 
 from setpoint.errors import TranslationError
-from setpoint.protocol.translate import request_chat, request_messages
+from setpoint.protocol.translate import request_chat, request_messages, request_responses
+from setpoint.protocol.translate.error_body import error_body
 from setpoint.protocol.translate.fields import Fields, fields_of
 from setpoint.protocol.translate.stream import READERS, WRITERS
 from setpoint.protocol.translate.write_whole import Collector, whole_body
-from setpoint.protocol.translate.writer import BrokenAnswer, Envelope
+from setpoint.protocol.translate.writer import BrokenAnswer, Envelope, ReportedError
 from setpoint.records.target import Dialect
+
+
+def _responses_to_messages(fields: Fields) -> dict[str, Any]:
+    """By way of chat: a field of the second step is named as chat names it."""
+    return request_chat.to_messages(fields_of(msgspec.json.encode(request_responses.to_chat(fields))))
+
 
 _REQUESTS: dict[tuple[Dialect, Dialect], Callable[[Fields], dict[str, Any]]] = {
     (Dialect.MESSAGES, Dialect.CHAT): request_messages.to_chat,
     (Dialect.CHAT, Dialect.MESSAGES): request_chat.to_messages,
+    (Dialect.RESPONSES, Dialect.CHAT): request_responses.to_chat,
+    (Dialect.RESPONSES, Dialect.MESSAGES): _responses_to_messages,
 }
 
 TRANSLATED = frozenset(_REQUESTS)
@@ -62,5 +71,7 @@ def whole(body: bytes, source: Dialect, target: Dialect, envelope: Envelope | No
     try:
         READERS[source](seen, envelope).whole(body)
         return whole_body(seen, target, envelope)
+    except ReportedError as reported:
+        return error_body(target, reported.kind, reported.message)
     except BrokenAnswer as broken:
         raise TranslationError(broken.field, f"{broken.message}, in the engine's answer.") from broken

@@ -9,7 +9,7 @@ from setpoint.protocol.openai import DONE, find_call
 from setpoint.protocol.sse import Event
 from setpoint.protocol.translate import reasons
 from setpoint.protocol.translate.error_body import describe
-from setpoint.protocol.translate.writer import BrokenAnswer, Envelope, Spent, Writer
+from setpoint.protocol.translate.writer import BrokenAnswer, Envelope, ReportedError, Spent, Writer
 from setpoint.protocol.wire import Delta, ToolCall, Usage, decoded_error
 
 
@@ -60,6 +60,7 @@ class ChatReader:
 
         Raises:
             BrokenAnswer: the event is not the protocol.
+            ReportedError: the engine reports an error.
         """
         payload = event.payload
         if payload == DONE or payload.strip() == DONE:
@@ -67,19 +68,20 @@ class ChatReader:
                 self._writer.done()
             return True
         if event.name == b"error":
-            self._writer.failed(*describe(decoded_error(payload)))
-            return True
+            raise ReportedError(*describe(decoded_error(payload)))
         try:
             answer = _decode(payload)
         except msgspec.DecodeError as error:
             raise BrokenAnswer("event", "not a chat chunk") from error
-        return self._read(answer, "event")
+        self._read(answer, "event")
+        return False
 
     def whole(self, body: bytes) -> None:
         """A whole answer.
 
         Raises:
             BrokenAnswer: the body is not the protocol.
+            ReportedError: the engine reports an error.
         """
         try:
             answer = _decode(body)
@@ -87,13 +89,13 @@ class ChatReader:
             raise BrokenAnswer("body", "not a chat answer") from error
         if not answer.choices and answer.error is None:
             raise BrokenAnswer("choices", "missing or empty")
-        if not self._read(answer, "body") and self._finished:
+        self._read(answer, "body")
+        if self._finished:
             self._writer.done()
 
-    def _read(self, answer: ChatAnswer, where: str) -> bool:
+    def _read(self, answer: ChatAnswer, where: str) -> None:
         if answer.error is not None:
-            self._writer.failed(*describe(answer.error))
-            return True
+            raise ReportedError(*describe(answer.error))
         if not self._started:
             self._started = True
             created = None if answer.created is None else int(answer.created)
@@ -101,29 +103,25 @@ class ChatReader:
         for choice in answer.choices or ():
             if choice.index != 0:
                 raise BrokenAnswer(f"{where}.choices", "more than one choice, although one was asked for")
-            if self._read_choice(choice):
-                return True
+            self._read_choice(choice)
         if answer.usage is not None:
             self._writer.spent(_spent(answer.usage))
-        return False
 
-    def _read_choice(self, choice: ChatChoice) -> bool:
+    def _read_choice(self, choice: ChatChoice) -> None:
         delta = choice.delta or choice.message
         if delta is not None:
             self._read_delta(delta)
         reason = choice.finish_reason
         if reason is None:
-            return False
+            return
         if reasons.failed(reason):
-            self._writer.failed("api_error", f"the engine ended the answer with finish reason {reason}")
-            return True
+            raise ReportedError("api_error", f"the engine ended the answer with finish reason {reason}")
         self._end_calls()
         if not self._finished:
             self._finished = True
             neutral = reasons.from_chat(reason, calls=bool(self._seen.calls))
             sequence = choice.stop_reason if isinstance(choice.stop_reason, str) and neutral == "end_turn" else None
             self._writer.finish("stop_sequence" if sequence is not None else neutral, sequence)
-        return False
 
     def _read_delta(self, delta: Delta) -> None:
         hidden = delta.reasoning_content or delta.reasoning

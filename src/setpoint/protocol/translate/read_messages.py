@@ -7,7 +7,7 @@ import msgspec
 from setpoint.protocol.sse import Event
 from setpoint.protocol.translate import reasons
 from setpoint.protocol.translate.error_body import describe
-from setpoint.protocol.translate.writer import BrokenAnswer, Envelope, Spent, Writer
+from setpoint.protocol.translate.writer import BrokenAnswer, Envelope, ReportedError, Spent, Writer
 from setpoint.protocol.wire import AnthropicUsage, decoded_error
 
 
@@ -94,20 +94,19 @@ class MessagesReader:
 
         Raises:
             BrokenAnswer: the event is not the protocol.
+            ReportedError: the engine reports an error.
         """
         try:
             data = _decode(event.payload)
         except msgspec.DecodeError as error:
             if event.name == b"error":
-                self._writer.failed(*describe(decoded_error(event.payload)))
-                return True
+                raise ReportedError(*describe(decoded_error(event.payload)))
             if event.payload.strip() == b"[DONE]":
                 return False
             raise BrokenAnswer("event", "not an event of a message") from error
         kind = data.type or (event.name or b"").decode("ascii", "replace")
         if kind == "error" or data.error is not None:
-            self._writer.failed(*describe(data.error))
-            return True
+            raise ReportedError(*describe(data.error))
         if kind == "content_block_delta":
             self._delta(data)
         elif kind == "content_block_start":
@@ -115,7 +114,7 @@ class MessagesReader:
         elif kind == "content_block_stop":
             self._stop_block(data.index or 0)
         elif kind == "message_delta":
-            return self._message_delta(data)
+            self._message_delta(data)
         elif kind == "message_start":
             head = data.message or MessagesHead()
             self._begin(head.id, head.model)
@@ -132,14 +131,14 @@ class MessagesReader:
 
         Raises:
             BrokenAnswer: the body is not the protocol.
+            ReportedError: the engine reports an error.
         """
         try:
             data = _decode(body)
         except msgspec.DecodeError as error:
             raise BrokenAnswer("body", "not a message") from error
         if data.type == "error" or data.error is not None:
-            self._writer.failed(*describe(data.error))
-            return
+            raise ReportedError(*describe(data.error))
         if data.content is None:
             raise BrokenAnswer("content", "missing")
         self._begin(data.id, data.model)
@@ -149,8 +148,7 @@ class MessagesReader:
         self._count(data.usage)
         if data.stop_reason is not None:
             if reasons.failed(data.stop_reason):
-                self._writer.failed("api_error", f"the engine ended the answer with stop reason {data.stop_reason}")
-                return
+                raise ReportedError("api_error", f"the engine ended the answer with stop reason {data.stop_reason}")
             self._finish = (data.stop_reason, data.stop_sequence)
         self._end()
 
@@ -204,15 +202,13 @@ class MessagesReader:
             self._writer.arguments(opened.call, opened.input)
         self._writer.call_ended(opened.call)
 
-    def _message_delta(self, data: MessagesEvent) -> bool:
+    def _message_delta(self, data: MessagesEvent) -> None:
         delta = data.delta
         self._count(data.usage)
         if delta is not None and delta.stop_reason is not None:
             if reasons.failed(delta.stop_reason):
-                self._writer.failed("api_error", f"the engine ended the answer with stop reason {delta.stop_reason}")
-                return True
+                raise ReportedError("api_error", f"the engine ended the answer with stop reason {delta.stop_reason}")
             self._finish = (delta.stop_reason, delta.stop_sequence)
-        return False
 
     def _count(self, usage: AnthropicUsage | None) -> None:
         """Anthropic counts cached tokens beside the rest; later events may repeat, complete or omit."""

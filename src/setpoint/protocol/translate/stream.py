@@ -10,7 +10,8 @@ from setpoint.protocol.translate.read_chat import ChatReader
 from setpoint.protocol.translate.read_messages import MessagesReader
 from setpoint.protocol.translate.write_chat import ChatWriter
 from setpoint.protocol.translate.write_messages import MessagesWriter
-from setpoint.protocol.translate.writer import BrokenAnswer, Envelope, Writer
+from setpoint.protocol.translate.write_responses import ResponsesWriter
+from setpoint.protocol.translate.writer import BrokenAnswer, Envelope, ReportedError, Writer
 from setpoint.records.target import Dialect
 
 
@@ -41,6 +42,7 @@ READERS: dict[Dialect, Callable[[Writer, Envelope], Reader]] = {
 WRITERS: dict[Dialect, Callable[[Envelope], StreamWriter]] = {
     Dialect.CHAT: ChatWriter,
     Dialect.MESSAGES: MessagesWriter,
+    Dialect.RESPONSES: ResponsesWriter,
 }
 _PING = b'event: ping\ndata: {"type":"ping"}\n\n'
 
@@ -105,7 +107,9 @@ class StreamTranslator:
             return b""
         for event in self._sse.close():
             try:
-                self._ended = self._reader.event(event)
+                self._reader.event(event)
+            except ReportedError as error:
+                self._fail(error.kind, error.message, error.kind)
             except BrokenAnswer:
                 break
         self._ended = True
@@ -117,13 +121,18 @@ class StreamTranslator:
                 return
             try:
                 self._ended = self._reader.event(event)
+            except ReportedError as error:
+                self._fail(error.kind, error.message, error.kind)
             except BrokenAnswer as error:
                 self._broken(str(error))
 
     def _broken(self, reason: str) -> None:
+        self._fail("api_error", f"the engine's answer is broken: {reason}", reason)
+
+    def _fail(self, kind: str, message: str, reason: str) -> None:
         self._ended = True
         self.failure = reason
-        self._writer.out.append(stream_error(self._target, "api_error", f"the engine's answer is broken: {reason}"))
+        self._writer.out.append(stream_error(self._target, kind, message))
 
     def _flush(self) -> bytes:
         out = self._writer.out

@@ -5,9 +5,7 @@ from typing import Any
 import msgspec
 
 from setpoint.protocol.translate import reasons
-from setpoint.protocol.translate.error_body import stream_error
 from setpoint.protocol.translate.writer import Envelope, Spent
-from setpoint.records.target import Dialect
 
 _encode = msgspec.json.encode
 _END = b',"logprobs":null,"finish_reason":null}]}\n\n'
@@ -106,10 +104,6 @@ class ChatWriter:
         if self._envelope.include_usage and self._spent.completion is not None:
             self.out.append(self._bare + b',"choices":[],"usage":' + _encode(counts(self._spent)) + b"}\n\n")
         self.out.append(b"data: [DONE]\n\n")
-
-    def failed(self, kind: str, message: str) -> None:
-        """The error, and nothing after it."""
-        self.out.append(stream_error(Dialect.CHAT, kind, message))
 
     def ping(self) -> None:
         """A comment."""

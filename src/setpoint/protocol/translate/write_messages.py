@@ -5,9 +5,7 @@ from typing import Any
 import msgspec
 
 from setpoint.protocol.translate.blocks import Block, BlockSequence, Kind
-from setpoint.protocol.translate.error_body import stream_error
 from setpoint.protocol.translate.writer import Envelope, Spent
-from setpoint.records.target import Dialect
 
 _encode = msgspec.json.encode
 _DELTAS = {
@@ -101,10 +99,6 @@ class MessagesWriter:
         delta = {"stop_reason": reason, "stop_sequence": sequence}
         self._event("message_delta", delta=delta, usage=counts(self._spent))
         self._event("message_stop")
-
-    def failed(self, kind: str, message: str) -> None:
-        """The error event, alone."""
-        self.out.append(stream_error(Dialect.MESSAGES, kind, message))
 
     def ping(self) -> None:
         """A ping event."""

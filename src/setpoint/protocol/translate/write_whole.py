@@ -5,9 +5,8 @@ from typing import Any
 
 import msgspec
 
-from setpoint.protocol.translate import reasons, write_chat, write_messages
-from setpoint.protocol.translate.blocks import Kind
-from setpoint.protocol.translate.error_body import error_object
+from setpoint.protocol.translate import reasons, response_items, write_chat, write_messages
+from setpoint.protocol.translate.blocks import Block, Kind
 from setpoint.protocol.translate.writer import BrokenAnswer, Envelope, Spent
 from setpoint.records.target import Dialect
 
@@ -35,7 +34,7 @@ class Part:
 class Collector:
     """A writer that keeps the parts of an answer."""
 
-    __slots__ = ("_calls", "answer_id", "created_s", "ended", "error", "model", "parts", "reason", "sequence", "usage")
+    __slots__ = ("_calls", "answer_id", "created_s", "model", "parts", "reason", "sequence", "usage")
 
     def __init__(self) -> None:
         self.answer_id = ""
@@ -46,8 +45,6 @@ class Collector:
         self.reason: str | None = None
         self.sequence: str | None = None
         self.usage = Spent()
-        self.error: tuple[str, str] | None = None
-        self.ended = False
 
     def start(self, answer_id: str, model: str, created_s: int | None) -> None:
         """The answer begins."""
@@ -87,12 +84,7 @@ class Collector:
         self.usage = spent
 
     def done(self) -> None:
-        """The answer has its end."""
-        self.ended = True
-
-    def failed(self, kind: str, message: str) -> None:
-        """An error instead of an answer."""
-        self.error = (kind, message)
+        """A whole answer ends where it ends."""
 
     def ping(self) -> None:
         """Nothing to keep."""
@@ -107,12 +99,22 @@ def whole_body(seen: Collector, target: Dialect, envelope: Envelope) -> bytes:
     """The body of a whole answer. One without a finish reason stays without.
 
     Raises:
-        BrokenAnswer: tool arguments that are no object, where the dialect needs one.
+        BrokenAnswer: tool arguments that are no object, or a missing call, where the dialect cannot show it.
     """
-    if seen.error is not None:
-        return msgspec.json.encode(error_object(target, *seen.error))
-    body = _message(seen, envelope) if target is Dialect.MESSAGES else _chat(seen, envelope)
-    return msgspec.json.encode(body)
+    shapes = {Dialect.MESSAGES: _message, Dialect.CHAT: _chat, Dialect.RESPONSES: _response}
+    return msgspec.json.encode(shapes[target](seen, envelope))
+
+
+def _response(seen: Collector, envelope: Envelope) -> dict[str, Any]:
+    output = []
+    for index, part in enumerate(seen.parts):
+        identifier = response_items.item_id(part.kind, seen.answer_id, index)
+        text = part.arguments if part.kind is Kind.CALL else part.text
+        output.append(response_items.item(Block(part.kind, part.call_id, part.name), identifier, text))
+    response_items.check_calls(seen.reason, output)
+    head = (seen.answer_id, seen.model, seen.created_s)
+    status = response_items.status_of(seen.reason)
+    return response_items.response(envelope, *head, status, output, reason=seen.reason, spent=seen.usage)
 
 
 def _chat(seen: Collector, envelope: Envelope) -> dict[str, Any]:

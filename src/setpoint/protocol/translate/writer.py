@@ -59,6 +59,20 @@ class BrokenAnswer(ValueError):  # noqa: N818 - a fact about the answer
         self.message = message
 
 
+class ReportedError(Exception):
+    """The engine reported an error instead of an answer, or inside one.
+
+    Args:
+        kind: Anthropic's word.
+        message: The engine's message, for its client only.
+    """
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(kind)
+        self.kind = kind
+        self.message = message
+
+
 class Writer(Protocol):
     """Writes one answer in one dialect. Calls are named by their position, from 0; pieces of calls may interleave.
 
@@ -92,9 +106,6 @@ class Writer(Protocol):
 
     def done(self) -> None:
         """The engine's own terminal event was seen."""
-
-    def failed(self, kind: str, message: str) -> None:
-        """The engine reported an error, in Anthropic's words; nothing follows."""
 
     def ping(self) -> None:
         """The engine is alive and has nothing to say."""
