@@ -100,7 +100,7 @@ class MessagesReader:
             data = _decode(event.payload)
         except msgspec.DecodeError as error:
             if event.name == b"error":
-                raise ReportedError(*describe(decoded_error(event.payload)))
+                raise ReportedError(*describe(decoded_error(event.payload))) from error
             if event.payload.strip() == b"[DONE]":
                 return False
             raise BrokenAnswer("event", "not an event of a message") from error
