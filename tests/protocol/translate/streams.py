@@ -28,7 +28,7 @@ def payloads(body: bytes) -> list[Any]:
     """Every event's data, as JSON; the name repeats the type."""
     out = []
     for event in SSEReader().feed(body):
-        data = event.payload if event.payload == b"[DONE]" else json.loads(event.payload)
+        data: Any = event.payload if event.payload == b"[DONE]" else json.loads(event.payload)
         if event.name is not None:
             assert data["type"] == event.name.decode()
         out.append(data)

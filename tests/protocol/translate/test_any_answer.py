@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import random
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,7 @@ from setpoint.protocol.conformance import (
     stop_block,
     tool,
 )
+from setpoint.records.target import Dialect
 
 TEXT = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12)
 VALUES = st.recursive(
@@ -46,7 +48,7 @@ class Part:
 
 @st.composite
 def parts(draw: st.DrawFn) -> Part:
-    kind = draw(st.sampled_from(["text", "thinking", "call"]))
+    kind: str = draw(st.sampled_from(["text", "thinking", "call"]))
     if kind != "call":
         return Part(kind, tuple(draw(st.lists(TEXT, min_size=1, max_size=3))))
     if draw(st.booleans()):
@@ -78,7 +80,8 @@ def chat_streams(draw: st.DrawFn) -> tuple[list[Part], bytes]:
     """In order; calls numbered or all 0; names alone or with the first arguments."""
     answer = draw(st.lists(parts(), min_size=1, max_size=6))
     zero = draw(st.booleans())
-    chunks: list[Any] = [ROLE] if draw(st.booleans()) else []
+    with_role = draw(st.booleans())
+    chunks: list[Any] = [ROLE] if with_role else []
     number = itertools.count()
     for part in answer:
         if part.kind != "call":
@@ -113,7 +116,7 @@ def test_a_chat_stream_becomes_a_response(given_: tuple[list[Part], bytes], cuts
 
 
 @given(st.lists(parts(), min_size=1, max_size=6), st.randoms(use_true_random=False))
-def test_interleaved_pieces_come_together(answer: list[Part], random: Any) -> None:
+def test_interleaved_pieces_come_together(answer: list[Part], dice: random.Random) -> None:
     """Every part's pieces keep their order; the parts mix at will."""
     queues: list[list[Any]] = []
     n = 0
@@ -126,7 +129,7 @@ def test_interleaved_pieces_come_together(answer: list[Part], random: Any) -> No
     starts = [queue.pop(0) for queue in queues if "tool_calls" in queue[0]["choices"][0]["delta"]]
     mixed = []
     while any(queues):
-        queue = random.choice([q for q in queues if q])
+        queue = dice.choice([q for q in queues if q])
         mixed.append(queue.pop(0))
     body = sse(*starts, *mixed, chat(finish="stop"), DONE)
     blocks, _ = message(translated(body, CHAT, MESSAGES))
@@ -162,7 +165,8 @@ def test_a_message_becomes_a_chat_stream_and_a_message_again(answer: list[Part],
 
 
 @given(st.binary(max_size=300), st.sampled_from([(CHAT, MESSAGES), (MESSAGES, CHAT), (CHAT, RESPONSES)]))
-def test_no_bytes_crash_a_translator(noise: bytes, pair: Any) -> None:
-    out = translated(b"data: " + noise + b"\n\n", *pair)
+def test_no_bytes_crash_a_translator(noise: bytes, pair: tuple[Dialect, Dialect]) -> None:
+    source, target = pair
+    out = translated(b"data: " + noise + b"\n\n", source, target)
     assert b"message_stop" not in out
     assert b"response.completed" not in out

@@ -34,6 +34,7 @@ from setpoint.protocol.conformance import (
     tool,
     usage,
 )
+from setpoint.records.target import Dialect
 
 CALLS = chat(finish="tool_calls")
 
@@ -117,7 +118,7 @@ def test_a_cut_answer_says_so() -> None:
 
 
 @pytest.mark.parametrize("target", [MESSAGES, RESPONSES])
-def test_a_stream_that_stops_gets_no_reason(target: translate.stream.Dialect) -> None:
+def test_a_stream_that_stops_gets_no_reason(target: Dialect) -> None:
     """LiteLLM#40260, #42085, Olla, agentgateway, Envoy AIGW: a gateway-made ``stop`` after a cut."""
     for chunks in ([say("a")], [say("a"), STOP], [say("a"), DONE], [tool(0, "c", "f", '{"a')]):
         out = translated(sse(*chunks), CHAT, target)
