@@ -52,9 +52,8 @@ CALL = pieces(
     )
 )
 ANTHROPIC = pieces(events(START, *text_block(*[" token"] * TOKENS), ended("end_turn"), MESSAGE_STOP))
-HISTORY = json.dumps({"model": "m", "max_tokens": 9, "messages": [
-    {"role": "user" if i % 2 == 0 else "assistant", "content": [{"type": "text", "text": "word " * 400}]} for i in range(100)
-]}).encode()  # fmt: skip
+TURNS = [{"role": role, "content": [{"type": "text", "text": "word " * 400}]} for role in ("user", "assistant") * 50]
+HISTORY = json.dumps({"model": "m", "max_tokens": 9, "messages": TURNS}).encode()
 
 
 def stream(source: Dialect, target: Dialect, chunks: list[bytes]) -> Callable[[], object]:

@@ -25,6 +25,7 @@ from setpoint.protocol.conformance import (
     stop_block,
     tool,
 )
+from setpoint.protocol.translate.arguments import ObjectScan
 from setpoint.records.target import Dialect
 
 TEXT = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12)
@@ -85,11 +86,12 @@ def chat_streams(draw: st.DrawFn) -> tuple[list[Part], bytes]:
     number = itertools.count()
     for part in answer:
         if part.kind != "call":
-            chunks += [chunk(part, text) for text in part.pieces]
+            chunks.extend(chunk(part, text) for text in part.pieces)
             continue
         n = next(number)
         index, pieces = (0 if zero else n), list(part.pieces)
-        first = pieces.pop(0) if pieces and draw(st.booleans()) else draw(st.sampled_from([None, ""]))
+        beside_name = draw(st.booleans())
+        first = pieces.pop(0) if pieces and beside_name else draw(st.sampled_from([None, ""]))
         chunks += [tool(index, f"c{n}", "f", first), *(tool(index, arguments=text) for text in pieces)]
     finish = "tool_calls" if next(number) else "stop"
     return answer, sse(*chunks, chat(finish=finish), DONE, end=draw(st.sampled_from(["\n\n", "\r\n\r\n"])))
@@ -170,3 +172,13 @@ def test_no_bytes_crash_a_translator(noise: bytes, pair: tuple[Dialect, Dialect]
     out = translated(b"data: " + noise + b"\n\n", source, target)
     assert b"message_stop" not in out
     assert b"response.completed" not in out
+
+
+@given(st.dictionaries(st.text('"{}\\\\ab'), st.text('"{}\\\\ab'), max_size=4), CUTS)
+def test_an_object_is_whole_at_its_last_brace_and_not_before(value: dict[str, str], cuts: list[int]) -> None:
+    scan, text = ObjectScan(), json.dumps(value)
+    for part in cut(text[:-1].encode(), cuts):
+        scan.feed(part.decode())
+        assert not scan.complete
+    scan.feed("}")
+    assert scan.complete

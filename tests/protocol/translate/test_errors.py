@@ -1,5 +1,7 @@
 """Errors keep their meaning and their message, whoever speaks."""
 
+# ruff: noqa: ANN401 - JSON of any shape
+
 import json
 from typing import Any
 
