@@ -174,11 +174,11 @@ def test_no_bytes_crash_a_translator(noise: bytes, pair: tuple[Dialect, Dialect]
     assert b"response.completed" not in out
 
 
-@given(st.dictionaries(st.text('"{}\\\\ab'), st.text('"{}\\\\ab'), max_size=4), CUTS)
-def test_an_object_is_whole_at_its_last_brace_and_not_before(value: dict[str, str], cuts: list[int]) -> None:
+@given(st.dictionaries(st.text('"{}\\\\ab'), st.text('"{}\\\\ab'), max_size=4), st.integers(1, 4))
+def test_an_object_is_whole_at_its_last_brace_and_not_before(value: dict[str, str], step: int) -> None:
     scan, text = ObjectScan(), json.dumps(value)
-    for part in cut(text[:-1].encode(), cuts):
-        scan.feed(part.decode())
+    for at in range(0, len(text) - 1, step):
+        scan.feed(text[:-1][at : at + step])
         assert not scan.complete
     scan.feed("}")
     assert scan.complete
