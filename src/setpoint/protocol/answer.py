@@ -4,13 +4,14 @@ The reader takes what the server sends, not what was asked for: JSON although a 
 although it was not are both read by their content type, or by their first byte where that is missing.
 """
 
-from setpoint.protocol import anthropic, openai
+from setpoint.protocol import anthropic, openai, responses
 from setpoint.protocol.judgement import Answer, Judgement, Observed, judge_status, judge_whole
 from setpoint.protocol.sse import OversizedEvent, SSEReader
 from setpoint.protocol.wire import decoded_error, error_kind
 from setpoint.records.exchange import Outcome
 from setpoint.records.target import Dialect
 
+_READERS = {Dialect.MESSAGES: anthropic, Dialect.RESPONSES: responses}
 MAX_BODY_BYTES = 64 * 2**20
 MAX_ERROR_BYTES = 64 * 2**10
 
@@ -33,7 +34,7 @@ class AnswerReader:
 
     def __init__(self, dialect: Dialect, *, keep_text: bool = False) -> None:
         self._dialect = dialect
-        self._read_event = (anthropic if dialect is Dialect.MESSAGES else openai).read_event
+        self._read_event = _READERS.get(dialect, openai).read_event
         self._sse: SSEReader | None = None
         self._body: list[bytes] | None = None
         self._body_bytes = 0
@@ -102,8 +103,7 @@ class AnswerReader:
         if self._sse is not None:
             self._close_stream(now_s)
         elif self._body and seen.malformed is None:
-            reader = anthropic if self._dialect is Dialect.MESSAGES else openai
-            reader.read_body(b"".join(self._body), seen, now_s)
+            _READERS.get(self._dialect, openai).read_body(b"".join(self._body), seen, now_s)
         elif seen.malformed is None:
             return Judgement(Outcome.EMPTY, "an empty body", seen)
         outcome, fault = judge_whole(seen)

@@ -27,6 +27,7 @@ from setpoint.records.exchange import Outcome
 from setpoint.records.target import Dialect
 
 CHAT, TEXT, VECTORS, ANTHROPIC = Dialect.CHAT, Dialect.COMPLETIONS, Dialect.EMBEDDINGS, Dialect.MESSAGES
+RESPONSES = Dialect.RESPONSES
 COMPLETE, LENGTH, TRUNCATED, EMPTY = Outcome.COMPLETE, Outcome.LENGTH, Outcome.TRUNCATED, Outcome.EMPTY
 ERROR, MALFORMED, REFUSED, REJECTED = Outcome.ERROR, Outcome.MALFORMED, Outcome.REFUSED, Outcome.REJECTED
 EXHAUSTED = Outcome.REASONING_EXHAUSTED
@@ -343,4 +344,52 @@ WHOLE = (
     Case("no vectors", VECTORS, b'{"data":[]}', MALFORMED, content_type=JSON),
 )  # fmt: skip
 
-CORPUS = (*STREAMS, *ENDINGS, *REASONING, *TOOLS, *FAILURES, *ANTHROPIC_STREAMS, *WHOLE)
+SAID = {"type": "response.output_text.delta", "output_index": 0, "delta": "Hello"}
+THOUGHT = {"type": "response.reasoning_text.delta", "output_index": 0, "delta": "hm"}
+CALLED = {
+    "type": "response.output_item.added",
+    "output_index": 0,
+    "item": {"type": "function_call", "call_id": "c", "name": "w", "arguments": ""},
+}
+PARTS = (
+    {"type": "response.function_call_arguments.delta", "output_index": 0, "delta": part}
+    for part in ('{"city": ', '"Zürich"}')
+)
+COUNTS = {"input_tokens": 9, "output_tokens": 2, "input_tokens_details": {"cached_tokens": 4}}
+
+
+def _ended(status: str, **more: object) -> dict[str, object]:
+    return {"type": f"response.{status}", "response": {"status": status, "output": [], "usage": COUNTS} | more}
+
+
+RESPONSES_STREAMS = (
+    Case("a plain response", RESPONSES, events({"type": "response.created"}, SAID, _ended("completed")), COMPLETE, visible=5, tokens=2, text="Hello"),
+    Case("a response closed in its reasoning", RESPONSES, events({"type": "response.created"}, THOUGHT), TRUNCATED),
+    Case("a response without its last event", RESPONSES, events(SAID), TRUNCATED),
+    Case("a response cut by the limit", RESPONSES, events(SAID, _ended("incomplete", incomplete_details={"reason": "max_output_tokens"})), LENGTH),
+    Case("a response withheld", RESPONSES, events(SAID, _ended("incomplete", incomplete_details={"reason": "content_filter"})), REFUSED),
+    Case("a response of reasoning", RESPONSES, events(THOUGHT, _ended("completed")), EXHAUSTED),
+    Case("a response with nothing", RESPONSES, events(_ended("completed")), EMPTY),
+    Case("a response that failed", RESPONSES, events(SAID, _ended("failed", error={"code": "server_error", "message": "secret"})), ERROR),
+    Case("an error event in a response", RESPONSES, events(SAID, {"type": "error", "code": "server_error", "message": "secret"}), ERROR),
+    Case("a response with a call", RESPONSES, events(CALLED, *PARTS, _ended("completed")), COMPLETE, arguments=(WEATHER,)),
+    Case("response arguments without a call", RESPONSES, events({"type": "response.function_call_arguments.delta", "delta": "{}"}, _ended("completed")), MALFORMED),
+    Case("a response event that is not JSON", RESPONSES, sse("{oops"), MALFORMED),
+    Case(
+        "a whole response",
+        RESPONSES,
+        json.dumps({"status": "completed", "usage": COUNTS, "output": [
+            {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "hm"}]},
+            {"type": "message", "content": [{"type": "output_text", "text": "Hello"}]},
+            {"type": "function_call", "call_id": "c", "name": "w", "arguments": WEATHER},
+        ]}).encode(),
+        COMPLETE,
+        content_type=JSON,
+        visible=5 + 1 + len(WEATHER),
+        arguments=(WEATHER,),
+    ),
+    Case("a whole response without status", RESPONSES, b'{"output":[]}', TRUNCATED, content_type=JSON),
+    Case("a body that is no response", RESPONSES, b'{"choices":[]}', MALFORMED, content_type=JSON),
+)  # fmt: skip
+
+CORPUS = (*STREAMS, *ENDINGS, *REASONING, *TOOLS, *FAILURES, *ANTHROPIC_STREAMS, *WHOLE, *RESPONSES_STREAMS)
