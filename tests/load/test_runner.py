@@ -284,3 +284,26 @@ def test_a_promise_tighter_than_the_client_itself_is_undecided(make_run: Make) -
         outcome = make_run(card, engine.url)
     assert outcome.state is State.UNDECIDED
     assert "client was the bottleneck" in outcome.verdicts[0].reason
+
+
+def test_tasks_that_have_begun_are_finished_after_the_send_window(make_run: Make) -> None:
+    agent = {"tool_turns": 2, "tool_time": "0.4s", "result_tokens": 8}
+    card = make_card(
+        arrivals={"process": "constant", "rate": "10/s"}, agent=agent, duration="1s", promises=["p50 e2e <= 5 s"]
+    )
+    with fake_engine() as engine:
+        outcome = make_run(card, engine.url)
+    rows = outcome.record.exchanges().filter(~pl.col("warmup"))
+    assert rows.height == planned(outcome).requests
+    assert numbers(rows, "scheduled_s").max() > 1.0
+    assert outcome.summary.distributions["task_e2e"].samples == rows["session"].n_unique()
+
+
+def test_a_task_that_the_end_of_the_run_cuts_off_leaves_a_mark(make_run: Make) -> None:
+    agent = {"tool_turns": 2, "tool_time": "30s", "result_tokens": 8}
+    card = make_card(arrivals={"process": "constant", "rate": "10/s"}, agent=agent, promises=["p50 e2e <= 5 s"])
+    with fake_engine() as engine:
+        outcome = make_run(card, engine.url, duration_s=1, drain_s=1)
+    rows = outcome.record.exchanges().filter(~pl.col("warmup"))
+    assert rows.filter(pl.col("turn") == 1)["outcome"].unique().to_list() == ["cancelled"]
+    assert outcome.state is State.UNDECIDED

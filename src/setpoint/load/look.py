@@ -80,6 +80,8 @@ def _known_early(promise: Promise) -> bool:
     """Whether a brief says enough to judge this promise."""
     if promise.metric is Metric.TTFT:
         return promise.boundary in (None, Boundary.SCHEDULED)
+    if promise.boundary is Boundary.TASK:
+        return False
     return promise.metric in (Metric.TPOT, Metric.E2E, Metric.ANSWERED, Metric.AVAILABILITY)
 
 
@@ -87,7 +89,7 @@ def _allowed_in_flight(card: Workload, offered_per_s: float) -> float:
     """Little's law at twice the promised time: more in flight cannot all keep the promises."""
     e2e, ttft, tpot = (card.tightest(m) for m in (Metric.E2E, Metric.TTFT, Metric.TPOT))
     output = card.traffic.output_tokens.mean
-    if e2e is not None and e2e.limit_s is not None:
+    if e2e is not None and e2e.limit_s is not None and e2e.boundary is not Boundary.TASK:
         allowed_s = e2e.limit_s
     else:
         allowed_s = (ttft.limit_s or 0.0 if ttft is not None else 10.0) + output * (

@@ -46,6 +46,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         asked: What is the same in every request.
         sessions: Its share of the schedule, in order of start.
         first_index: Schedule index of the first turn of each session, aligned with ``sessions``.
+        whole_tasks: Sessions are tasks: one that has begun goes on after ``stop_starting_s``.
         users: Its share of users in closed loop; None in open loop.
         origin_s: Time zero of the run on the monotonic clock.
         stop_starting_s: No session starts after this, seconds since the origin.
@@ -62,6 +63,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     asked: Asked
     sessions: list[Session]
     first_index: list[int]
+    whole_tasks: bool
     users: int | None
     origin_s: float
     stop_starting_s: float

@@ -213,6 +213,7 @@ class _Run:
                 asked=prepared.asked,
                 sessions=list(schedule.sessions[worker::crew_size]),
                 first_index=first[worker::crew_size],
+                whole_tasks=spec.card.traffic.agent is not None,
                 users=None if users is None else len(range(worker, users, crew_size)),
                 origin_s=origin_s,
                 stop_starting_s=stop_s,

@@ -57,6 +57,7 @@ class Worker:
         self._stall_s = 0.0
         self._failure: str | None = None
         self._draining = asyncio.Event()
+        self._ending = asyncio.Event()
         self._cpu_s = time.process_time()
 
     def _now(self) -> float:
@@ -83,6 +84,7 @@ class Worker:
         """Starts nothing more; with ``now`` also ends what is under way. May be called twice."""
         self._draining.set()
         if how is Stop.NOW:
+            self._ending.set()
             self._waiting.clear()
             self._client.cancel_all()  # their callers record them and end
 
@@ -114,19 +116,20 @@ class Worker:
                 return
             await self._converse(session, index, self._now(), opening)
 
-    async def _until(self, moment_s: float) -> bool:
-        """Waits for a time since the origin; False when told to start nothing more.
+    async def _until(self, moment_s: float, stop: asyncio.Event | None = None) -> bool:
+        """Waits for a time since the origin; False when told to start nothing more (or when ``stop`` is set).
 
         The loop's timers count whole milliseconds and may ring early: what is left is turned over, so that no send
         is before its time.
         """
-        while (delay_s := moment_s - self._now()) > 0 and not self._draining.is_set():
+        stop = stop or self._draining
+        while (delay_s := moment_s - self._now()) > 0 and not stop.is_set():
             if delay_s < TIMER_S:
                 await asyncio.sleep(0)
                 continue
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._draining.wait(), delay_s - TIMER_S / 2)
-        return not self._draining.is_set()
+                await asyncio.wait_for(stop.wait(), delay_s - TIMER_S / 2)
+        return not stop.is_set()
 
     async def _at(self, moment_s: float, action: Any, *arguments: object) -> None:  # noqa: ANN401
         await asyncio.sleep(max(0.0, moment_s - self._now()))
@@ -146,9 +149,13 @@ class Worker:
         """One session: each later turn waits for the answer and its think or tool time, and carries the history."""
         several = len(session.turns) > 1
         scheduled_s, context_tokens = start_s, 0
+        go_on = self._ending if self.job.whole_tasks else self._draining
+        row: Exchange | None = None
         for position, turn in enumerate(session.turns):
             if position:
-                if not await self._until(scheduled_s):
+                if not await self._until(scheduled_s, go_on):
+                    if self.job.whole_tasks and row is not None:
+                        self._lose(row, index + position, position, turn, Outcome.CANCELLED, "the run has ended")
                     return
                 messages.append({"role": "user", "content": self._prompts.text(session, position)})
             context_tokens += turn.prompt_tokens
@@ -190,19 +197,24 @@ class Worker:
         if row.outcome is Outcome.CANCELLED:
             return
         for position in range(failed + 1, len(session.turns)):
-            turn = session.turns[position]
-            lost = msgspec.structs.replace(
-                row, index=index + position, turn=position, scheduled_s=row.done_s, started_s=row.done_s,
-                connected_s=None, sent_s=None, headers_s=None, first_token_s=None, first_visible_s=None,
-                last_token_s=None, chunk_s=[], chunk_tokens=[], chunk_kinds="", outcome=Outcome.ERROR, status=None,
-                finish_reason=None, error="not sent: an earlier turn of the session failed", retry_after_s=None,
+            why = "an earlier turn of the session failed"
+            self._lose(row, index + position, position, session.turns[position], Outcome.ERROR, why)
+
+    def _lose(self, row: Exchange, index: int, position: int, turn: Turn, outcome: Outcome, why: str) -> None:
+        """A turn that was never sent, after the turn ``row``."""
+        self._started += 1
+        self._record(
+            msgspec.structs.replace(
+                row, index=index, turn=position, scheduled_s=row.done_s, started_s=row.done_s, connected_s=None,
+                sent_s=None, headers_s=None, first_token_s=None, first_visible_s=None,
+                last_token_s=None, chunk_s=[], chunk_tokens=[], chunk_kinds="", outcome=outcome, status=None,
+                finish_reason=None, error=f"not sent: {why}", retry_after_s=None,
                 planned_prompt_tokens=turn.prompt_tokens, planned_output_tokens=turn.output_tokens,
                 prompt_tokens=None, completion_tokens=None, cached_tokens=None, reasoning_tokens=None,
                 tokens_source="chunks", visible_chars=0, reasoning_chars=0, tool_calls=0, server_prefill_s=None,
                 server_decode_s=None, draft_tokens=None, accepted_tokens=None, within=None,
-            )  # fmt: skip
-            self._started += 1
-            self._record(lost)
+            )
+        )  # fmt: skip
 
     # reporting
 

@@ -32,8 +32,8 @@ def exchange_limits(promises: Sequence[PromiseLike]) -> list[PromiseLike]:
     tightest: dict[str, PromiseLike] = {}
     for promise in promises:
         definition = definition_of(promise)
-        if definition is None or promise.limit_s is None:
-            continue
+        if definition is None or promise.limit_s is None or definition.per == "task":
+            continue  # a task is more than one exchange
         held = tightest.get(definition.name)
         if held is None or held.limit_s is None or promise.limit_s < held.limit_s:
             tightest[definition.name] = promise

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from setpoint.metrics.estimate import ShareEstimate, estimate
 from setpoint.metrics.percentile import ascending, percentile
-from setpoint.metrics.promise import PromiseLike, definition_of, required_share
+from setpoint.metrics.promise import PromiseLike, definition_of, judged_rows, required_share
 from setpoint.metrics.proportion import samples_to_decide, samples_to_meet
 from setpoint.metrics.sequence import looks_to_decide
 from setpoint.metrics.table import ExchangeTable
@@ -62,7 +62,7 @@ def judge(promise: PromiseLike, table: ExchangeTable, *, doubts: Iterable[Doubt]
         doubts: What else makes a verdict unsafe (``client_bound``, ``cache_warm``, ``still_growing``, ...).
         looks: The run may have been stopped by looking at its data.
     """
-    table = table.measured
+    table = judged_rows(promise, table.measured)
     required = required_share(promise)
     try:
         trials = trials_of(promise, table)

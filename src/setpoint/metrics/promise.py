@@ -6,14 +6,14 @@ import numpy as np
 
 from setpoint.metrics.definitions import METRICS
 from setpoint.metrics.registry import MetricDefinition
-from setpoint.metrics.table import Floats, Gaps, Mask
+from setpoint.metrics.table import ExchangeTable, Floats, Gaps, Mask
 
 
 class PromiseLike(Protocol):
     """One limit.
 
     ``ttft``, ``itl``, ``tpot`` and ``e2e`` have a quantile and a limit; ``answered`` and ``availability`` a share.
-    A boundary (``scheduled``, ``sent`` or ``any_token``) belongs to ``ttft`` alone.
+    A boundary belongs to ``ttft`` (``scheduled``, ``sent`` or ``any_token``) or to ``e2e`` (``task``).
     """
 
     @property
@@ -38,7 +38,7 @@ class PromiseLike(Protocol):
 
     @property
     def boundary(self) -> str | None:
-        """Where TTFT begins and ends."""
+        """Where TTFT begins and ends, or that E2E is of the whole task."""
         ...
 
     @property
@@ -59,7 +59,15 @@ def within(values: Floats | Gaps, limit_s: float) -> Mask:
 def definition_of(promise: PromiseLike) -> MetricDefinition | None:
     """The definition of a latency promise; None for shares of answers and for quality."""
     name = str(promise.metric)
-    return METRICS.get(_TTFT[str(promise.boundary or "scheduled")] if name == "ttft" else name)
+    if name == "ttft":
+        return METRICS[_TTFT[str(promise.boundary or "scheduled")]]
+    return METRICS["task_e2e"] if name == "e2e" and promise.boundary == "task" else METRICS.get(name)
+
+
+def judged_rows(promise: PromiseLike, table: ExchangeTable) -> ExchangeTable:
+    """What a promise counts: exchanges, or whole tasks."""
+    definition = definition_of(promise)
+    return table.tasks() if definition is not None and definition.per == "task" else table
 
 
 def required_share(promise: PromiseLike) -> float:

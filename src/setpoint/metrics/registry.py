@@ -17,7 +17,7 @@ class MetricDefinition:
         title: As printed, e.g. ``TTFT``.
         unit: Base unit: ``s``, ``tokens/s``, ...
         boundary: From what to what, e.g. ``scheduled to first visible chunk``; printed beside the number.
-        per: What one value belongs to: ``exchange`` or ``gap``.
+        per: What one value belongs to: ``exchange``, ``gap``, or ``task`` (computed on ``ExchangeTable.tasks``).
         values: One value an exchange, NaN where it is not defined; or one an entry of ``gap_s``.
         definition: One sentence for the reader of a report.
         lower_is_better: False for speeds.

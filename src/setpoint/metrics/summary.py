@@ -161,9 +161,20 @@ def summarise(table: ExchangeTable, promises: Sequence[PromiseLike] = ()) -> Sum
         throughput=throughput(measured, window),
         goodput=goodput(promises, measured, window),
         tokens=_tokens(measured),
-        distributions={name: distribution(metric, measured, promises) for name, metric in METRICS.items()},
+        distributions=distributions(measured, promises),
         littles_law=littles_law(table, window),
     )
+
+
+def distributions(table: ExchangeTable, promises: Sequence[PromiseLike] = ()) -> dict[str, Distribution]:
+    """Every metric over measured exchanges; those of whole tasks only where one is promised."""
+    of_tasks = {definition.name for p in promises if (definition := definition_of(p)) and definition.per == "task"}
+    tasks = table.tasks() if of_tasks else table
+    return {
+        name: distribution(metric, tasks if metric.per == "task" else table, promises)
+        for name, metric in METRICS.items()
+        if metric.per != "task" or name in of_tasks
+    }
 
 
 def distribution(metric: MetricDefinition, table: ExchangeTable, promises: Sequence[PromiseLike] = ()) -> Distribution:

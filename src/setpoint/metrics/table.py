@@ -14,7 +14,7 @@ lie, and parts of a table share one array.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import chain
 from typing import Any, Final, TypeAlias
 
@@ -172,6 +172,29 @@ class ExchangeTable:
     def select(self, mask: Mask) -> "ExchangeTable":
         """The exchanges where ``mask`` is true, in the same order."""
         return self._take(np.flatnonzero(mask))
+
+    def tasks(self) -> "ExchangeTable":
+        """One row a session: a task from its first turn's planned send to the end of its last.
+
+        A task is answered when each of its turns was; otherwise it ended as the first turn that was not. Tokens are
+        those of all turns; the gaps stay with the first.
+        """
+        if not len(self):
+            return self
+        order = np.lexsort((self.turn, self.session))
+        starts = np.flatnonzero(np.concatenate([[True], np.diff(self.session[order]) != 0]))
+        ends = np.concatenate([starts[1:], [len(order)]]) - 1
+        unanswered = np.where(self.answered[order], len(order), np.arange(len(order)))
+        decisive = np.minimum(np.minimum.reduceat(unanswered, starts), ends)
+        first = order[starts]
+        by_time = np.lexsort((self.index[first], self.scheduled_s[first]))
+        return replace(
+            self._take(first[by_time]),
+            outcome=self.outcome[order[decisive]][by_time],
+            done_s=np.maximum.reduceat(self.done_s[order], starts)[by_time],
+            last_token_s=self.last_token_s[order[ends]][by_time],
+            output_tokens=np.add.reduceat(self.output_tokens[order], starts)[by_time],
+        )
 
     def gaps_at_most(self, limit_s: float) -> Ints:
         """How many of each exchange's gaps are no longer than a limit."""

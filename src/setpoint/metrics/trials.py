@@ -24,7 +24,7 @@ class Trials:
         at_quantile: Observations of answered exchanges at or below the sample's own promised quantile: what ``inside``
             would be if the limit lay exactly there. None for shares of answers.
         undefined: Answered exchanges without an observation (e.g. ITL of an answer in one chunk).
-        unit: What an observation is: ``exchanges`` or ``gaps``.
+        unit: What an observation is: ``exchanges``, ``gaps`` or ``tasks``.
     """
 
     total: Ints
@@ -64,7 +64,7 @@ def trials_of(promise: PromiseLike, table: ExchangeTable) -> Trials:
         (table.cancelled & _could_be_within(table, known, inside, promise.limit_s)).astype(np.int64),
         (known & (values <= _own(values[known & table.answered], required_share(promise)))).astype(np.int64),
         int((table.answered & ~known).sum()),
-        "exchanges",
+        "tasks" if definition.per == "task" else "exchanges",
     )
 
 

@@ -232,6 +232,8 @@ class Workload(_Part):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        if self.traffic.agent is not None:  # for agents E2E is the whole task
+            object.__setattr__(self, "promises", tuple(_of_the_task(p) for p in self.promises))
         found = contradictions(self)
         if found:
             raise Refused([(field, None, expected) for field, expected in found])
@@ -255,6 +257,11 @@ class Workload(_Part):
         """The promise with the lowest limit on a latency."""
         limited = [p for p in self.promises if p.metric is metric and p.limit_s is not None]
         return min(limited, key=lambda p: p.limit_s or 0.0, default=None)
+
+
+def _of_the_task(promise: Promise) -> Promise:
+    whole = promise.metric is Metric.E2E and promise.boundary is None
+    return promise.model_copy(update={"boundary": Boundary.TASK}) if whole else promise
 
 
 def contradictions(card: Workload) -> list[tuple[Field_, str]]:
@@ -295,6 +302,8 @@ def _promise_contradictions(card: Workload) -> Iterator[tuple[Field_, str]]:
     for i, promise in enumerate(card.promises):
         if promise.metric in (Metric.TTFT, Metric.ITL, Metric.TPOT) and not streams:
             yield ("promises", i), f"no {promise.metric} promise: the answer does not stream; promise e2e"
+        if promise.boundary is Boundary.TASK and card.traffic.agent is None:
+            yield ("promises", i, "boundary"), "task only where traffic.agent is given"
         boundary = promise.boundary or Boundary.SCHEDULED
         key = (promise.metric, promise.quantile, boundary, promise.suite)
         if key in seen:

@@ -25,11 +25,12 @@ class Metric(StrEnum):
 
 
 class Boundary(StrEnum):
-    """Where TTFT begins and ends."""
+    """Where TTFT begins and ends; whether E2E is of one request or of a whole task."""
 
     SCHEDULED = "scheduled"  # planned send to first visible delta
     SENT = "sent"  # last request byte to first visible delta
     ANY_TOKEN = "any_token"  # noqa: S105 - planned send to first delta of any kind
+    TASK = "task"  # E2E of an agent's whole task: first turn's planned send to last turn's end
 
 
 LATENCIES = frozenset({Metric.TTFT, Metric.ITL, Metric.TPOT, Metric.E2E})
@@ -49,7 +50,7 @@ class Promise(BaseModel):
         quantile: For latencies: the share of requests (of gaps, for ITL) that must keep the limit.
         limit_s: For latencies: the limit in seconds.
         at_least: For answered, availability and quality: the least share or score.
-        boundary: For TTFT: which of its boundaries; scheduled unless named.
+        boundary: For TTFT: which of its boundaries; scheduled unless named. For E2E of agents: task.
         suite: For quality: the suite that measures it.
     """
 
@@ -76,8 +77,10 @@ class Promise(BaseModel):
                 raise ValueError("expected a limit above zero")
         elif self.at_least is None or self.quantile is not None or self.limit_s is not None:
             raise ValueError(f"expected at_least for {self.metric}, as in {_EXAMPLES}")
-        if self.boundary is not None and self.metric is not Metric.TTFT:
-            raise ValueError("expected a boundary with ttft only")
+        if self.boundary is Boundary.TASK and self.metric is not Metric.E2E:
+            raise ValueError("expected the boundary task with e2e only")
+        if self.boundary not in (None, Boundary.TASK) and self.metric is not Metric.TTFT:
+            raise ValueError("expected such a boundary with ttft only")
         if self.suite is not None and self.metric is not Metric.QUALITY:
             raise ValueError("expected a suite with quality only")
         return self
@@ -107,9 +110,8 @@ class Promise(BaseModel):
         if self.metric in LATENCIES:
             assert self.quantile is not None
             assert self.limit_s is not None
-            where = {Boundary.SENT: " from sent", Boundary.ANY_TOKEN: " to any token"}.get(
-                self.boundary or Boundary.SCHEDULED, ""
-            )
+            named = {Boundary.SENT: " from sent", Boundary.ANY_TOKEN: " to any token", Boundary.TASK: " of the task"}
+            where = named.get(self.boundary or Boundary.SCHEDULED, "")
             name = f"{format_quantile(self.quantile)} {self.metric.value.upper()}{where}"
             return f"{name} ≤ {format_duration(self.limit_s)}"
         assert self.at_least is not None

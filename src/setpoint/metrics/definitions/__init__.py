@@ -2,7 +2,7 @@
 
 from types import MappingProxyType
 
-from setpoint.metrics.definitions import client_lag, e2e, itl, speed, stall, tpot, ttft
+from setpoint.metrics.definitions import client_lag, e2e, itl, speed, stall, task, tpot, ttft
 from setpoint.metrics.registry import MetricDefinition
 
 METRICS = MappingProxyType(
@@ -17,6 +17,7 @@ METRICS = MappingProxyType(
             tpot.TPOT,
             speed.USER_SPEED,
             e2e.E2E,
+            task.TASK_E2E,
             client_lag.CLIENT_LAG,
         )
     }
