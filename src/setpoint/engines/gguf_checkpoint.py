@@ -11,13 +11,15 @@ from pathlib import Path
 def convert(source: Path, folder: Path) -> None:
     """Writes configuration, weights (bf16, safetensors), tokenizer and chat template into ``folder``."""
     import torch  # noqa: PLC0415 - of the engine's environment
-    from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: PLC0415
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig  # noqa: PLC0415
 
     where = {"pretrained_model_name_or_path": str(source.parent), "gguf_file": source.name}
     tokenizer = AutoTokenizer.from_pretrained(**where)
-    model = AutoModelForCausalLM.from_pretrained(**where, dtype=torch.bfloat16)
+    plain = GgufConfig(dequantize=True)
+    model = AutoModelForCausalLM.from_pretrained(**where, dtype=torch.bfloat16, quantization_config=plain)
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
+    model.hf_quantizer = None  # the weights are plain now
     model.save_pretrained(folder, safe_serialization=True)
     tokenizer.save_pretrained(folder)
     if tokenizer.chat_template:
