@@ -188,7 +188,7 @@ class Recurrent:
 
     @property
     def inner(self) -> int:
-        """Width of the values: heads × value_dim."""
+        """Width of the values: heads times value_dim."""
         return self.heads * self.value_dim
 
     @property

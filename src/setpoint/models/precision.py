@@ -1,13 +1,14 @@
 """How weights are stored: bytes per weight, scales included, and which modules are stored how.
 
 Sources of the layouts: OCP Microscaling specification 1.0 (MXFP4, MXFP8: one 8-bit scale per 32 values), NVIDIA
-NVFP4 (one FP8 scale per 16 values, and one FP32 scale a tensor), DeepSeek-V3 (FP8 with one FP32 scale per 128×128
+NVFP4 (one FP8 scale per 16 values, and one FP32 scale a tensor), DeepSeek-V3 (FP8 with one FP32 scale per 128 by 128
 block), AWQ and GPTQ (16-bit scale and packed zero point per group), QLoRA (NF4: 32-bit scale per 64 values; with
 double quantization an 8-bit one, and a 32-bit one per 256 of those).
 """
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 
@@ -69,16 +70,18 @@ class Precision:
 
     Attributes:
         method: ``none``, ``fp8``, ``modelopt``, ``compressed-tensors``, ``awq``, ``gptq``, ``bitsandbytes``,
-            ``mxfp4``, ``gguf``…
+            ``mxfp4``, ``gguf``...
         unquantized: Format of everything that is not quantized.
-        quantized: Format of the linear layers inside the decoder that no rule names.
-        rules: First match wins.
+        quantized: Format of the linear layers inside the decoder that nothing below names.
+        exact: Module name (from ``layers.`` on) to the format of everything below it; the longest name wins.
+        rules: Patterns, tried after ``exact``; the first match wins.
         kv: Element type of the KV cache that the checkpoint asks for; empty when it does not.
     """
 
     method: str
     unquantized: Format
     quantized: Format
+    exact: Mapping[str, Format] = field(default_factory=dict, hash=False)
     rules: tuple[Rule, ...] = ()
     kv: str = ""
 
@@ -91,6 +94,12 @@ class Precision:
         """
         if not linear:
             return self.unquantized
+        if self.exact:
+            part = name
+            while part:
+                if part in self.exact:
+                    return self.exact[part]
+                part = part.rpartition(".")[0]
         for rule in self.rules:
             if _compiled(rule.pattern).search(name):
                 return rule.format

@@ -77,7 +77,7 @@ class ModelSpec:
             )
         ]
         for index, layer in enumerate(self.layers):
-            found.extend(layer_weights(layer, index, self.hidden))
+            found.extend(layer_weights(layer, f"layers.{index}", index, self.hidden))
         found.append(Weight("norm", Component.NORM, -1, self.hidden, 1, split=Split.REPLICATED, linear=False))
         if not self.tied:
             found.append(Weight("lm_head", Component.LM_HEAD, -1, self.vocabulary, self.hidden, split=Split.VOCABULARY))
@@ -86,14 +86,14 @@ class ModelSpec:
 
     @cached_property
     def mtp_weights(self) -> tuple[Weight, ...]:
-        """Weights of the MTP layers: each has a 2H × H projection beside a decoder layer (DeepSeek-V3, section 2.2)."""
+        """Weights of the MTP layers: each has a 2H by H projection beside a decoder layer (DeepSeek-V3, section 2.2)."""
         found: list[Weight] = []
         for number, layer in enumerate(self.mtp_layers):
             index = len(self.layers) + number
             found.append(
-                Weight(f"layers.{index}.eh_proj", Component.MTP, index, self.hidden, 2 * self.hidden, linear=False)
+                Weight(f"mtp.{number}.eh_proj", Component.MTP, index, self.hidden, 2 * self.hidden, linear=False)
             )
-            found.extend(layer_weights(layer, index, self.hidden))
+            found.extend(layer_weights(layer, f"mtp.{number}", index, self.hidden))
         return tuple(found)
 
     def format_of(self, weight: Weight) -> Format:

@@ -89,16 +89,24 @@ class Weight:
         return self.rows * self.columns * self.active
 
 
-def layer_weights(layer: Layer, index: int, hidden: int) -> Iterator[Weight]:
-    """Every weight of one layer."""
-    prefix = f"layers.{index}"
+def layer_weights(layer: Layer, prefix: str, index: int, hidden: int) -> Iterator[Weight]:
+    """Every weight of one layer.
+
+    Args:
+        layer: The layer.
+        prefix: Its name, ``layers.3`` or ``mtp.0``.
+        index: Its index; MTP layers continue behind the decoder's.
+        hidden: Hidden size of the model.
+    """
     if layer.mixer is not None:
         yield from _mixer(layer.mixer, f"{prefix}.{layer.mixer_name}", index, hidden)
         yield _norm(f"{prefix}.input_layernorm", index, hidden)
     if layer.feed_forward is not None:
         name = f"{prefix}.{layer.feed_forward_name}"
         if isinstance(layer.feed_forward, Dense):
-            yield from _dense(name, Component.MLP, index, hidden, layer.feed_forward.width, layer.feed_forward.gated)
+            yield from _dense(
+                name, Component.MLP, index, hidden, layer.feed_forward.width, gated=layer.feed_forward.gated
+            )
         else:
             yield from _experts(layer.feed_forward, name, index, hidden)
         yield _norm(f"{prefix}.post_attention_layernorm", index, hidden)
@@ -224,7 +232,7 @@ def _recurrent(r: Recurrent, name: str, index: int, hidden: int) -> Iterator[Wei
 
 
 def _dense(
-    name: str, part: Component, index: int, hidden: int, width: int, gated: bool, copies: int = 1, active: float = 1
+    name: str, part: Component, index: int, hidden: int, width: int, copies: int = 1, active: float = 1, *, gated: bool
 ) -> Iterator[Weight]:
     split = Split.EXPERTS if part is Component.EXPERTS else Split.SHARDED
     for word in ("gate_proj", "up_proj") if gated else ("up_proj",):
@@ -235,14 +243,16 @@ def _dense(
 def _experts(e: Experts, name: str, index: int, hidden: int) -> Iterator[Weight]:
     inner = e.latent or hidden
     yield Weight(f"{name}.gate", Component.ROUTER, index, e.routed, hidden, split=Split.REPLICATED, linear=False)
-    yield from _dense(f"{name}.experts.0", Component.EXPERTS, index, inner, e.width, e.gated, e.routed, e.active)
+    yield from _dense(f"{name}.experts.0", Component.EXPERTS, index, inner, e.width, e.routed, e.active, gated=e.gated)
     if e.latent:
         part = Component.SHARED_EXPERTS
         yield Weight(f"{name}.fc1_latent_proj", part, index, e.latent, hidden, split=Split.REPLICATED)
         yield Weight(f"{name}.fc2_latent_proj", part, index, hidden, e.latent, split=Split.REPLICATED)
     if e.shared_width:
-        yield from _dense(f"{name}.shared_experts", Component.SHARED_EXPERTS, index, hidden, e.shared_width, e.gated)
+        yield from _dense(
+            f"{name}.shared_experts", Component.SHARED_EXPERTS, index, hidden, e.shared_width, gated=e.gated
+        )
     if e.shared_gate:
         yield Weight(f"{name}.shared_expert_gate", Component.ROUTER, index, 1, hidden, linear=False)
     if e.dense_width:
-        yield from _dense(f"{name}.dense", Component.MLP, index, hidden, e.dense_width, e.gated)
+        yield from _dense(f"{name}.dense", Component.MLP, index, hidden, e.dense_width, gated=e.gated)
