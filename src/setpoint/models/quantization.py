@@ -30,6 +30,7 @@ _ALGORITHMS = {
     "W4A16_AWQ": formats.grouped_integer(4, 128, zero_points=False),
     "W4A8_AWQ": formats.grouped_integer(4, 128, zero_points=False),
 }
+_KV_SCHEMES = {"float 8": "FP8", "int 8": "INT8", "float 4": "NVFP4"}
 _KV = {"FP8": "fp8", "INT8": "int8", "NVFP4": "nvfp4", "FP4": "nvfp4"}
 _WORDS = {
     "block_sparse_moe": "mlp", "feed_forward": "mlp", "ffn": "mlp", "moe": "mlp", "attn": "self_attn",
@@ -158,9 +159,7 @@ def _kv(s: Fields) -> str:
     for name in ("kv_cache_quant_algo", "kv_cache_scheme"):
         value = s.values.get(name)
         if isinstance(value, dict):
-            value = {(8, "float"): "FP8", (8, "int"): "INT8", (4, "float"): "NVFP4"}.get(
-                (value.get("num_bits"), value.get("type"))
-            )
+            value = _KV_SCHEMES.get(f"{value.get('type')} {value.get('num_bits')}")
             if value is None:
                 raise s.wrong(name, "8-bit float, 8-bit int or 4-bit float")
         if value is not None:

@@ -86,7 +86,7 @@ class ModelSpec:
 
     @cached_property
     def mtp_weights(self) -> tuple[Weight, ...]:
-        """Weights of the MTP layers: each has a 2H by H projection beside a decoder layer (DeepSeek-V3, section 2.2)."""
+        """Weights of the MTP layers: a 2H by H projection beside a decoder layer each (DeepSeek-V3, section 2.2)."""
         found: list[Weight] = []
         for number, layer in enumerate(self.mtp_layers):
             index = len(self.layers) + number

@@ -92,6 +92,12 @@ def sparse_layers(c: Fields, count: int) -> list[bool]:
         ModelSpecError: a list has another length than there are layers.
     """
     only_dense = set(c.whole("mlp_only_layers") or ())
+    types = c.items("mlp_layer_types")
+    if types is not None:
+        if len(types) != count or not set(types) <= {"dense", "sparse"}:
+            raise c.wrong("mlp_layer_types", f"{count} items, each dense or sparse")
+        c.has("first_k_dense_replace", "moe_layer_freq")
+        return [kind == "sparse" for kind in types]
     listed = c.values.get("moe_layer_freq")
     if isinstance(listed, list):
         marks = c.whole("moe_layer_freq") or []

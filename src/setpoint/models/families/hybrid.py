@@ -1,4 +1,4 @@
-"""Decoders that mix attention with recurrent layers: Nemotron-H, Qwen 3.5, Granite 4, MiniMax-Text, Kimi Linear…"""
+"""Decoders that mix attention with recurrent layers: Nemotron-H, Qwen 3.5, Granite 4, MiniMax-Text, Kimi Linear."""
 
 from setpoint.models.families.body import Body, attention, experts, heads_of, layer_types, mtp_count, sparse_layers
 from setpoint.models.families.latent import latent_attention
@@ -10,7 +10,7 @@ _SYNONYMS = {"full_attention": "attention", "linear_attention": "mamba"}
 
 
 def nemotron_h(c: Fields) -> Body:
-    """Nemotron-H and Nemotron 3: each layer is one part only, by ``hybrid_override_pattern`` or ``layers_block_type``."""
+    """Nemotron-H and 3: each layer is one part only, by ``hybrid_override_pattern`` or ``layers_block_type``."""
     blocks = _blocks(c, "hybrid_override_pattern", "layers_block_type")
     if blocks is None:
         raise c.wrong("hybrid_override_pattern", "one letter per layer, or layers_block_type")
@@ -20,6 +20,7 @@ def nemotron_h(c: Fields) -> Body:
     layers = tuple(parts[block] for block in blocks)
     count = mtp_count(c)
     drafts: tuple[Layer, ...] = ()
+    c.has("mtp_hybrid_override_pattern", "mtp_layers_block_type")
     if count:
         mtp = _blocks(c, "mtp_hybrid_override_pattern", "mtp_layers_block_type") or []
         more = _nemotron_parts(c, set(mtp))

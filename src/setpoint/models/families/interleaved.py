@@ -1,4 +1,4 @@
-"""Decoders that mix full attention with windows or chunks by a pattern of their class: Gemma, Llama 4, Cohere 2…"""
+"""Decoders that mix full attention with windows or chunks by a pattern of their class: Gemma, Llama 4, Cohere 2."""
 
 from dataclasses import replace
 
@@ -72,7 +72,8 @@ def gemma4(c: Fields) -> Body:
     dense_width = c.integer("intermediate_size")
     double = c.flag("use_double_wide_mlp")
     has_experts = c.flag("enable_moe_block")
-    layers, last = [], {}
+    layers = []
+    last: dict[str, int] = {}
     for index, kind in enumerate(kinds):
         mixer = full if kind == "full_attention" else near
         late = index >= count - shared

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from setpoint.models.families.body import Body, attention, experts, mtp_count, sparse_layers
+from setpoint.models.families.body import Body, attention, experts, layer_types, mtp_count, sparse_layers
 from setpoint.models.fields import Fields
 from setpoint.models.layer import CompressedAttention, Dense, Experts, Indexer, LatentAttention, Layer
 
@@ -42,14 +42,26 @@ def deepseek(c: Fields) -> Body:
     """DeepSeek V2 to V3.2, Kimi K2, GLM-5: MLA; the first layers dense, then experts."""
     count = c.layers()
     mixer = latent_attention(c)
+    mixers = _with_indexers(c, mixer, count)
     if not c.has("n_routed_experts", "num_experts"):
         dense = Dense(c.integer("intermediate_size"))
-        return Body((Layer(mixer, dense),) * count)
+        return Body(tuple(Layer(one, dense) for one in mixers))
     part = experts(c)
     sparse = sparse_layers(c, count)
     dense = Dense(c.integer("intermediate_size"))
-    layers = tuple(Layer(mixer, part if is_sparse else dense) for is_sparse in sparse)
-    return Body(layers, layers[-1:] * mtp_count(c))
+    layers = tuple(Layer(one, part if is_sparse else dense) for one, is_sparse in zip(mixers, sparse, strict=True))
+    return Body(layers, (replace(layers[-1], mixer=mixer),) * mtp_count(c))
+
+
+def _with_indexers(c: Fields, mixer: LatentAttention, count: int) -> list[LatentAttention]:
+    """GLM-5.2 chooses positions once for several layers: ``indexer_types`` says which layers have an indexer."""
+    layer_types(c, count, ("deepseek_sparse_attention",))
+    kinds = c.items("indexer_types")
+    if kinds is None:
+        return [mixer] * count
+    if len(kinds) != count or not set(kinds) <= {"full", "shared"}:
+        raise c.wrong("indexer_types", f"{count} items, each full or shared")
+    return [mixer if kind == "full" else replace(mixer, indexer=None) for kind in kinds]
 
 
 def deepseek_v4(c: Fields) -> Body:

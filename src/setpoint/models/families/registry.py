@@ -11,9 +11,10 @@ Family = Callable[[Fields], Body]
 FAMILIES: dict[str, Family] = {
     **dict.fromkeys(
         (
-            "llama", "mistral", "mistral3", "ministral", "ministral3", "qwen2", "qwen2_vl", "qwen2_vl_text", "qwen2_5_vl",
-            "qwen2_5_vl_text", "mimo", "phi3", "granite", "internlm2", "internlm3", "smollm3", "seed_oss", "glm", "glm4",
-            "exaone", "olmo", "olmo2", "stablelm", "baichuan", "gemma", "ernie4_5", "hunyuan_v1_dense", "arcee", "apertus",
+            "llama", "mistral", "mistral3", "ministral", "ministral3", "qwen2", "qwen2_vl", "qwen2_vl_text",
+            "qwen2_5_vl", "qwen2_5_vl_text", "mimo", "phi3", "granite", "internlm2", "internlm3", "smollm3", "seed_oss",
+            "glm", "glm4", "exaone", "olmo", "olmo2", "stablelm", "baichuan", "gemma", "ernie4_5", "hunyuan_v1_dense",
+            "arcee", "apertus",
         ),
         decoder.decoder,
     ),
@@ -22,8 +23,8 @@ FAMILIES: dict[str, Family] = {
     **dict.fromkeys(("starcoder2", "gpt_neox", "phi", "nemotron"), decoder.plain),
     **dict.fromkeys(
         (
-            "mixtral", "qwen2_moe", "qwen3_moe", "qwen3_vl_moe", "qwen3_vl_moe_text", "minimax_m2", "glm4_moe", "phimoe",
-            "olmoe", "granitemoe", "ernie4_5_moe", "dots1", "bailing_moe", "hunyuan_v1_moe", "glm4v_moe_text",
+            "mixtral", "qwen2_moe", "qwen3_moe", "qwen3_vl_moe", "qwen3_vl_moe_text", "minimax_m2", "glm4_moe",
+            "phimoe", "olmoe", "granitemoe", "ernie4_5_moe", "dots1", "bailing_moe", "hunyuan_v1_moe", "glm4v_moe_text",
         ),
         decoder.mixture,
     ),
@@ -44,7 +45,8 @@ FAMILIES: dict[str, Family] = {
     "step3p7": interleaved.step3,
     **dict.fromkeys(
         (
-            "deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2", "kimi_k25", "glm_moe_dsa", "glm4_moe_lite", "minicpm3",
+            "deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2", "kimi_k25", "glm_moe_dsa", "glm4_moe_lite",
+            "minicpm3",
         ),
         latent.deepseek,
     ),
