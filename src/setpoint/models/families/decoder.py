@@ -1,4 +1,4 @@
-"""Decoders whose layers are attention and a dense or sparse feed-forward part: Llama, Mistral, Qwen, Phi, Granite and more."""
+"""Decoders of attention and a dense or sparse feed-forward part: Llama, Mistral, Qwen, Phi, Granite and more."""
 
 from setpoint.models.families.body import (
     Body,
