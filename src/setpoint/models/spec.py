@@ -1,7 +1,7 @@
 """The model spec: everything about a model that memory and speed depend on, from whatever file it was read."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from setpoint.models.layer import Layer
@@ -23,6 +23,31 @@ class Tower:
     kind: str
     parameters: int
     exact: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Weights of one layer that are split alike.
+
+    Attributes:
+        layer: Index of the layer; -1 outside the decoder.
+        component: What they belong to.
+        split: What tensor parallelism does with them.
+        kv_heads: Heads among which KV projections can be divided; 0 otherwise.
+        copies: Experts among which they can be dealt out; 1 otherwise.
+        width: Intermediate size of one expert; 0 otherwise.
+        format: How they are stored.
+        size: Bytes, scales included.
+    """
+
+    layer: int
+    component: Component
+    split: Split
+    kv_heads: int
+    copies: int
+    width: int
+    format: Format
+    size: float
 
 
 @dataclass(frozen=True)
@@ -105,6 +130,16 @@ class ModelSpec:
         return weight.parameters * self.format_of(weight).bytes_per_weight
 
     @cached_property
+    def stored(self) -> tuple["Stored", ...]:
+        """Bytes of the decoder, embedding and head, summed over weights that are split alike."""
+        return _summed(self, self.weights)
+
+    @cached_property
+    def mtp_stored(self) -> tuple["Stored", ...]:
+        """Likewise of the MTP layers."""
+        return _summed(self, self.mtp_weights)
+
+    @cached_property
     def parameters_by_component(self) -> Mapping[Component, int]:
         """Parameters of decoder, embeddings, towers and MTP layers."""
         total: dict[Component, int] = {}
@@ -145,3 +180,13 @@ class ModelSpec:
     def checkpoint_bytes(self) -> float:
         """Bytes of weights on disk, MTP layers included."""
         return sum(self.bytes_by_component.values())
+
+
+def _summed(spec: ModelSpec, weights: tuple[Weight, ...]) -> tuple[Stored, ...]:
+    found: dict[Stored, float] = {}
+    for weight in weights:
+        width = min(weight.rows, weight.columns) if weight.split is Split.EXPERTS else 0
+        form = spec.format_of(weight)
+        key = Stored(weight.layer, weight.component, weight.split, weight.kv_heads, weight.copies, width, form, 0.0)
+        found[key] = found.get(key, 0.0) + spec.bytes_of(weight)
+    return tuple(replace(key, size=size) for key, size in found.items())

@@ -242,8 +242,10 @@ def _dense(
 
 def _experts(e: Experts, name: str, index: int, hidden: int) -> Iterator[Weight]:
     inner = e.latent or hidden
-    yield Weight(f"{name}.gate", Component.ROUTER, index, e.routed, hidden, split=Split.REPLICATED, linear=False)
-    yield from _dense(f"{name}.experts.0", Component.EXPERTS, index, inner, e.width, e.routed, e.active, gated=e.gated)
+    # With a dense part beside them, the experts are siblings of it in the checkpoint, not its children (Gemma 4).
+    outer = name.rpartition(".")[0] if e.dense_width else name
+    yield Weight(f"{outer}.gate", Component.ROUTER, index, e.routed, hidden, split=Split.REPLICATED, linear=False)
+    yield from _dense(f"{outer}.experts.0", Component.EXPERTS, index, inner, e.width, e.routed, e.active, gated=e.gated)
     if e.latent:
         part = Component.SHARED_EXPERTS
         yield Weight(f"{name}.fc1_latent_proj", part, index, e.latent, hidden, split=Split.REPLICATED)
@@ -255,4 +257,4 @@ def _experts(e: Experts, name: str, index: int, hidden: int) -> Iterator[Weight]
     if e.shared_gate:
         yield Weight(f"{name}.shared_expert_gate", Component.ROUTER, index, 1, hidden, linear=False)
     if e.dense_width:
-        yield from _dense(f"{name}.dense", Component.MLP, index, hidden, e.dense_width, gated=e.gated)
+        yield from _dense(name, Component.MLP, index, hidden, e.dense_width, gated=e.gated)

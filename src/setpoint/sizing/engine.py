@@ -49,23 +49,23 @@ class Engine:
 
     @property
     def counts_blocks_of_a_request(self) -> bool:
-        """ "Maximum concurrency" divides blocks by blocks of a request (from 0.10) rather than tokens by tokens."""
+        """Concurrency is printed as blocks over blocks of a request (from 0.10), before as tokens over tokens."""
         return self.groups_layers
 
     @property
     def prints_capacity_of_requests(self) -> bool:
-        """ "GPU KV cache size" is concurrency times ``max_model_len`` (logs: not in 0.19, in 0.21)."""
-        return self.name == "vllm" and self.version >= (0, 20)
+        """The printed cache size is concurrency times ``max_model_len`` (logs: not in 0.19 and 0.20, in 0.21)."""
+        return self.name == "vllm" and self.version >= (0, 21)
 
     @property
     def charges_graphs(self) -> bool:
         """CUDA graphs are estimated and taken from the budget before the pool (logs: not in 0.19, in 0.21)."""
-        return self.name == "vllm" and self.version >= (0, 20)
+        return self.name == "vllm" and self.version >= (0, 21)
 
     @property
     def caches_states(self) -> bool:
         """Prefix caching of recurrent states is on by default (logs: off in 0.19, on in 0.21)."""
-        return self.name == "vllm" and self.version >= (0, 20)
+        return self.name == "vllm" and self.version >= (0, 21)
 
     @property
     def padding_ratio(self) -> float:

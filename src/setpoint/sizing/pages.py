@@ -7,13 +7,12 @@ from fractions import Fraction
 from setpoint.errors import UsageError
 from setpoint.models.layer import Attention, CompressedAttention, LatentAttention, Layer, Recurrent, Scope
 from setpoint.models.spec import ModelSpec
-from setpoint.sizing.deployment import Deployment, has_states, is_latent
+from setpoint.sizing.deployment import Deployment, has_states, is_latent, kv_heads_of_rank
 from setpoint.sizing.kept import (
     ELEMENT_BYTES,
     compressed_bytes,
     indexer_bytes,
     kv_dtype_of,
-    kv_heads_of_rank,
     latent_bytes,
     state_bytes,
 )

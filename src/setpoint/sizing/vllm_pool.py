@@ -73,7 +73,7 @@ def grouped(spec: ModelSpec, deployment: Deployment) -> tuple[Group, ...]:
     size = min(counts)
     if max(counts) < size * deployment.engine.padding_ratio:
         size = max(counts)
-    found = []
+    found: list[Group] = []
     for members in kinds.values():
         number = -(-len(members) // size)
         found.extend(_group(members[start::number]) for start in range(number))
