@@ -17,12 +17,19 @@ _VLLM_VERSION = re.compile(
 )
 _SGLANG_VERSION = re.compile(r"(?i)sglang(?:==| version:? | v)(\d+\.\d+[^\s,)]*)")
 _VLLM = {
-    "weights": re.compile(rf"Model loading took {_NUMBER} ?GiB|[Mm]odel weights take {_NUMBER} ?GiB"),
-    "kv": re.compile(rf"Available KV cache memory: {_NUMBER} ?GiB|reserved for KV Cache is {_NUMBER} ?GiB"),
-    "total": re.compile(rf"total_gpu_memory \({_NUMBER} ?GiB\)"),
+    "weights": re.compile(
+        rf"Model loading took {_NUMBER} ?GiB|[Mm]odel weights take {_NUMBER} ?GiB|model weights took {_NUMBER} GB"
+    ),
+    "kv": re.compile(
+        rf"Available KV cache memory: {_NUMBER} ?GiB|reserved for KV Cache is {_NUMBER} ?GiB|kv_cache_size={_NUMBER}GiB"
+    ),
+    "total": re.compile(
+        rf"total_gpu_memory \({_NUMBER} ?GiB\)|total_gpu_memory={_NUMBER}GiB"
+        rf"|Free memory on device \([\d.]+/{_NUMBER} GiB\)"
+    ),
     "utilization": re.compile(
         rf"gpu_memory_utilization \({_NUMBER}\)|gpu_memory_utilization['\"]?[=:] ?{_NUMBER}"
-        rf"|gpu-memory-utilization[= ]{_NUMBER}"
+        rf"|gpu-memory-utilization[= ]{_NUMBER}|Desired GPU memory utilization is \({_NUMBER}, "
     ),
     "requested": re.compile(rf"Requested memory: {_NUMBER} \(util\), "),
     "budget": re.compile(rf"Requested memory: [\d.]+ \(util\), {_NUMBER} ?GiB"),

@@ -42,18 +42,21 @@ def kv_dtype_of(spec: ModelSpec, deployment: Deployment) -> str:
     asked = deployment.kv_dtype
     if asked in ("bf16", "fp16"):
         asked = {"bf16": "bfloat16", "fp16": "float16"}[asked]
+    engine = deployment.engine
     if asked == "auto":
-        engine = deployment.engine
-        sparse = any(isinstance(layer.mixer, LatentAttention) and layer.mixer.indexer for layer in spec.layers)
-        compressed = any(isinstance(layer.mixer, CompressedAttention) for layer in spec.layers)
-        if engine.name == "vllm" and (sparse or compressed):
+        follows = spec.precision.kv and engine.follows_checkpoint_kv
+        asked = spec.precision.kv if follows else spec.activation_dtype
+        if any(isinstance(layer.mixer, CompressedAttention) for layer in spec.layers):
             return "fp8_ds_mla"
-        if spec.precision.kv and engine.follows_checkpoint_kv:
-            return spec.precision.kv
-        return spec.activation_dtype
     if asked not in ELEMENT_BYTES:
         raise UsageError(f"kv_dtype is {asked!r}.", fix=f"Choose auto or one of: {', '.join(ELEMENT_BYTES)}.")
-    return asked
+    # vLLM has one FP8 layout for sparse MLA and for DeepSeek V4 (``DeepseekV32ForCausalLM`` in its model overrides).
+    own_layout = any(
+        isinstance(layer.mixer, CompressedAttention)
+        or (isinstance(layer.mixer, LatentAttention) and layer.mixer.indexer)
+        for layer in spec.layers
+    )
+    return "fp8_ds_mla" if asked.startswith("fp8") and own_layout and engine.name == "vllm" else asked
 
 
 def indexer_bytes(indexer: Indexer) -> int:
