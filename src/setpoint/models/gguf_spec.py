@@ -1,5 +1,6 @@
-"""From a GGUF header to a model spec: the metadata is put into the words of a ``config.json``, the types of the tensors
-become the precision.
+"""From a GGUF header to a model spec.
+
+The metadata is put into the words of a ``config.json``; the types of the tensors become the precision.
 """
 
 import re

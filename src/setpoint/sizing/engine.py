@@ -59,8 +59,8 @@ class Engine:
 
     @property
     def charges_graphs(self) -> bool:
-        """CUDA graphs are estimated and taken from the budget before the pool (logs: not in 0.19, in 0.21)."""
-        return self.name == "vllm" and self.version >= (0, 21)
+        """CUDA graphs are estimated and taken from the budget before the pool (logs: not in 0.19, in 0.20)."""
+        return self.name == "vllm" and self.version >= (0, 20)
 
     @property
     def caches_states(self) -> bool:
