@@ -18,7 +18,15 @@ def stored(name: str) -> ModelSpec:
 
 
 def dense(
-    model_type: str, layers: int, hidden: int, heads: int, kv: int, width: int, feed: int, vocabulary: int, **more: Any
+    model_type: str,
+    layers: int,
+    hidden: int,
+    heads: int,
+    kv: int,
+    width: int,
+    feed: int,
+    vocabulary: int,
+    **more: Any,  # noqa: ANN401 - further fields of the configuration
 ) -> ModelSpec:
     fields = {
         "model_type": model_type,

@@ -38,7 +38,13 @@ class Case:
 
 
 def case(
-    row: int, kind: str, spec: str | ModelSpec, engine: str, longest: int = 32768, batch: int = 2048, **more: Any
+    row: int,
+    kind: str,
+    spec: str | ModelSpec,
+    engine: str,
+    longest: int = 32768,
+    batch: int = 2048,
+    **more: Any,  # noqa: ANN401 - fields of Deployment
 ) -> Case:
     name, version, *core = engine.split()
     made = engine_of(name, version, core[0] if core else None)  # type: ignore[arg-type]
@@ -50,7 +56,7 @@ Q235 = "Qwen--Qwen3-235B-A22B-FP8"
 LLAMA_8B, LLAMA_70B = "meta-llama--Meta-Llama-3.1-8B", "meta-llama--Meta-Llama-3.1-70B"
 QWEN_27B = "Qwen--Qwen3.5-27B"
 R1, V32 = "deepseek-ai--DeepSeek-R1", "deepseek-ai--DeepSeek-V3.2"
-BF16 = {"kv_dtype": "bfloat16"}
+BF16: dict[str, Any] = {"kv_dtype": "bfloat16"}
 
 CASES = [
     case(0, "smaller_rank", Q235, "vllm 0.9.2", tp=4, **BF16),
