@@ -1,5 +1,7 @@
 """Start-up logs back to memory terms."""
 
+from contextlib import suppress
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -112,7 +114,5 @@ def test_what_cannot_be_solved_is_said_in_one_message(log: str, message: str) ->
 
 @given(st.text(max_size=400), st.sampled_from([V0, V1, SGLANG, USAGE]))
 def test_any_text_is_a_calibration_or_one_error(noise: str, log: str) -> None:
-    try:
+    with suppress(UsageError):
         calibrate(noise + log[: len(noise) * 3])
-    except UsageError as error:
-        assert str(error)

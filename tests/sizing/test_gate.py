@@ -7,6 +7,7 @@ from tests import shared
 from tests.models.specs import QWEN_35_08B
 from tests.sizing.gate import CASES, ELSEWHERE, UNKNOWN, Case
 
+from setpoint.models.config import spec_from_fields
 from setpoint.sizing.deployment import Deployment
 from setpoint.sizing.engine import engine_of
 from setpoint.sizing.sglang_pool import pools_of
@@ -123,3 +124,27 @@ def test_the_smallest_qwen_35_is_exact() -> None:
     assert found[0].block_tokens == 544
     printed = {(pool.printed_tokens, round(pool.printed_concurrency, 2)) for pool in found}
     assert (5788118, 22.08) in printed
+
+
+def test_short_convolutions_are_exact() -> None:
+    """A public log of LFM2.5-1.2B (index id 64285867313): block 16, 217,264 tokens, 313.37 requests of 2,048."""
+    spec = spec_from_fields(
+        {
+            "model_type": "lfm2",
+            "hidden_size": 2048,
+            "num_hidden_layers": 16,
+            "num_attention_heads": 32,
+            "num_key_value_heads": 8,
+            "block_ff_dim": 12288,
+            "conv_L_cache": 3,
+            "full_attn_idxs": [2, 5, 8, 10, 12, 14],
+            "vocab_size": 65536,
+            "dtype": "float16",
+        }
+    )
+    deployment = Deployment(engine_of("vllm", "0.15.0"), 2048, prefix_caching=False)
+    groups = grouped(spec, deployment)
+    assert (len(groups), groups[0].page.size, groups[0].page.tokens) == (3, 32768, 2048)
+    printed = [pool_of(spec, deployment, blocks * 6 * 32768, 2048) for blocks in (40737, 40738, 40739)]
+    assert (217264, 313.37) in {(pool.printed_tokens, round(pool.printed_concurrency, 2)) for pool in printed}
+    assert spec.parameters == pytest.approx(1.17e9, rel=0.01)

@@ -1,7 +1,7 @@
 """The memory plan against budgets that were logged, and against laws."""
 
-import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -32,7 +32,7 @@ def term(found: MemoryPlan, name: str) -> Term:
 
 
 LLAMA_8B = stored("meta-llama--Meta-Llama-3.1-8B")
-BUDGETS = [
+BUDGETS: list[tuple[int, ModelSpec, float, str, float, dict[str, Any]]] = [
     # (row, spec, device, version, logged activation GiB, arguments)
     (5, LLAMA_8B, 23.58, "0.6.4", 2.07, {"longest": 20000}),
     (6, LLAMA_8B, 23.58, "0.6.4", 2.99, {"longest": 29000}),
@@ -48,9 +48,9 @@ BUDGETS = [
 
 @pytest.mark.parametrize(("row", "spec", "device", "version", "activation", "more"), BUDGETS)
 def test_logged_budgets_lie_in_the_range(
-    row: int, spec: ModelSpec, device: float, version: str, activation: float, more: dict[str, int]
+    row: int, spec: ModelSpec, device: float, version: str, activation: float, more: dict[str, Any]
 ) -> None:
-    found = plan(spec, device, version, **{"kv_dtype": "bfloat16", **more})  # type: ignore[arg-type]
+    found = plan(spec, device, version, **{"kv_dtype": "bfloat16", **more})
     # Two logs of bitsandbytes state packed weights, which their unquantized configuration does not; skip those.
     if float(ROWS[row]["weights_gib"]) > 0.6 * term(found, "weights").size.expected / GIB:
         kv = float(ROWS[row]["kv_gib"])
@@ -64,7 +64,7 @@ def test_logged_budgets_lie_in_the_range(
 @pytest.mark.parametrize("row", [39, 40, 41, 42, 43])
 def test_five_models_of_one_stack_are_within_half_a_gib(row: int) -> None:
     _, spec, device, version, _, more = next(one for one in BUDGETS if one[0] == row)
-    found = plan(spec, device, version, **{"kv_dtype": "bfloat16", **more})  # type: ignore[arg-type]
+    found = plan(spec, device, version, **{"kv_dtype": "bfloat16", **more})
     assert found.kv.expected / GIB == pytest.approx(float(ROWS[row]["kv_gib"]), abs=0.5)
 
 
@@ -162,13 +162,3 @@ def test_latent_projections_are_copied_to_every_rank() -> None:
 def test_impossible_deployments_are_refused(more: dict[str, int], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         plan(stored("Qwen--Qwen3-8B"), H100, "0.19.0", 8192, **more)
-
-
-def test_planning_is_cheap_once_a_spec_is_read() -> None:
-    """All placements on a catalogue are hundreds of plans: one must stay in the milliseconds."""
-    spec = stored("moonshotai--Kimi-K2.5")
-    deployment = Deployment(engine_of("vllm", "0.19.0"), 131072, tp=8)
-    plan_memory(spec, deployment, 140 * GIB)
-    before = time.process_time()
-    plan_memory(spec, deployment, 140 * GIB)
-    assert time.process_time() - before < 1

@@ -27,7 +27,7 @@ _ROWS: tuple[tuple[str, str, str | None, str | None], ...] = (
     ("llama4|llama4_text", "", "llama4_pythonic", None),
     ("llama", r"deepseek-r1", None, "deepseek_r1"),
     ("llama", r"hermes", "hermes", None),
-    ("llama", r"llama-?3|llama3", "llama3_json", None),
+    ("llama", r"llama-?3([.\-_]|$)", "llama3_json", None),
     ("qwen2", r"deepseek-r1|qwq", "hermes", "deepseek_r1"),
     ("qwen2|qwen2_moe|qwen2_5_vl|qwen2_vl", "", "hermes", None),
     ("qwen3_moe|qwen3_next", r"coder", "qwen3_coder", None),

@@ -60,6 +60,8 @@ FAMILIES: dict[str, Family] = {
     ),
     "granitemoehybrid": hybrid.granite_hybrid,
     "bamba": hybrid.bamba,
+    "lfm2": hybrid.lfm2,
+    "lfm2_moe": hybrid.lfm2,
     "jamba": hybrid.jamba,
     "minimax": hybrid.minimax_text,
     "minimax_text_01": hybrid.minimax_text,
