@@ -157,6 +157,9 @@ def test_latent_projections_are_copied_to_every_rank() -> None:
         ({"utilization": 1.2}, "expected a share above 0"),
         ({"pp": 2, "stage_layers": (10, 10)}, "adds up to 20, expected 36"),
         ({"tp": 0}, "tp is 0"),
+        ({"max_num_seqs": 0}, "max_num_seqs is 0"),
+        ({"draft_layers": 1}, "the model has 0 MTP layers"),
+        ({"speculative_tokens": -1}, "speculative_tokens is -1"),
     ],
 )
 def test_impossible_deployments_are_refused(more: dict[str, int], message: str) -> None:

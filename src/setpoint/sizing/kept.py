@@ -105,11 +105,13 @@ def state_bytes(mixer: Recurrent, spec: ModelSpec, deployment: Deployment) -> in
     """Bytes of one sequence's convolution window and state on a rank.
 
     The window is in the activations' type; drafting lengthens it. The state is in the type that the deployment, else
-    the model asks for. Groups of Mamba 2 that are fewer than ranks are copied.
+    the model asks for; where neither does, vLLM takes the activations' type and SGLang 32 bits. Groups of Mamba 2 that
+    are fewer than ranks are copied.
     """
     tp = deployment.tp
     plain = ELEMENT_BYTES[spec.activation_dtype]
-    name = deployment.state_dtype or mixer.state_dtype or spec.activation_dtype
+    unasked = "float32" if deployment.engine.name == "sglang" else spec.activation_dtype
+    name = deployment.state_dtype or mixer.state_dtype or unasked
     if name not in ELEMENT_BYTES:
         raise UsageError(f"state_dtype is {name!r}.", fix=f"Choose one of: {', '.join(ELEMENT_BYTES)}.")
     conv = mixer.conv_elements(deployment.speculative_tokens)

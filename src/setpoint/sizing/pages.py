@@ -7,7 +7,7 @@ from fractions import Fraction
 from setpoint.errors import UsageError
 from setpoint.models.layer import Attention, CompressedAttention, LatentAttention, Layer, Recurrent, Scope
 from setpoint.models.spec import ModelSpec
-from setpoint.sizing.deployment import Deployment, has_states, is_latent, kv_heads_of_rank
+from setpoint.sizing.deployment import Deployment, drafting, has_states, is_latent, kv_heads_of_rank
 from setpoint.sizing.kept import (
     ELEMENT_BYTES,
     compressed_bytes,
@@ -86,8 +86,8 @@ def layer_pages(spec: ModelSpec, deployment: Deployment) -> list[LayerPage]:
     dtype = kv_dtype_of(spec, deployment)
     block = default_block(spec, deployment)
     layers = [*enumerate(spec.layers)]
-    drafting = spec.mtp_layers[: deployment.draft_layers]
-    layers += [(len(spec.layers) + number, layer) for number, layer in enumerate(drafting)]
+    drafts = drafting(spec, deployment)
+    layers += [(len(spec.layers) + number, layer) for number, layer in enumerate(drafts)]
     if has_states(spec):
         return _with_states(spec, deployment, layers, dtype, block)
     found = [LayerPage(index, page) for index, layer in layers for page in _pages(layer, deployment, dtype, block)]
@@ -177,7 +177,7 @@ def _with_states(
         return [
             LayerPage(index, Page(PageKind.STATE, deployment.max_model_len, size)) for index, size in states.items()
         ]
-    step = 64 if is_latent(spec) else 16
+    step = deployment.block_step or (64 if is_latent(spec) else 16)
     grown = max(block, -(-Fraction(largest) // (per_token * step)) * step)
     padded = int(per_token * grown)
     every = grown if prefix_caching(spec, deployment) else deployment.max_model_len
