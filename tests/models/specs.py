@@ -108,6 +108,26 @@ GEMMA_4_E4B = spec_from_fields(
         "vocab_size_per_layer_input": 262144,
     }
 )
+GEMMA_4_E2B = spec_from_fields(
+    {
+        "model_type": "gemma4_text",
+        "torch_dtype": "bfloat16",
+        "hidden_size": 1536,
+        "intermediate_size": 6144,
+        "num_hidden_layers": 35,
+        "layer_types": (["sliding_attention"] * 4 + ["full_attention"]) * 7,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 1,
+        "head_dim": 256,
+        "global_head_dim": 512,
+        "sliding_window": 512,
+        "num_kv_shared_layers": 20,
+        "use_double_wide_mlp": True,
+        "vocab_size": 262144,
+        "hidden_size_per_layer_input": 256,
+        "vocab_size_per_layer_input": 262144,
+    }
+)
 _MLA = LatentAttention(32, 512, 64, 128, 128, None)
 LING_MLA = ModelSpec(
     "Ling-3.0-flash, its seven latent layers",

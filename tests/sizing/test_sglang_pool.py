@@ -27,6 +27,14 @@ def test_states_have_slots_of_their_own() -> None:
     assert found.token_bytes == 65536
 
 
+def test_logged_states_have_their_size() -> None:
+    """A DGX Spark log (index id 69213517065): 360 slots and a spare one are 50.77 GB of states and 0.99 of windows."""
+    spec = stored("Qwen--Qwen3.5-27B")
+    found = pools_of(spec, Deployment(SGLANG, 32768, kv_dtype="fp8"), 6.98 * GIB, 51.76 * GIB)
+    assert found.state_slots == 361
+    assert found.tokens == pytest.approx(228520, rel=0.002)
+
+
 def test_pages_round_down() -> None:
     spec = stored("Qwen--Qwen3-8B")
     found = pools_of(spec, Deployment(SGLANG, 32768, block_tokens=64), 10 * GIB)

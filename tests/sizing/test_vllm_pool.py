@@ -65,6 +65,14 @@ def test_without_the_hybrid_manager_windows_keep_everything() -> None:
     assert len(group.layers) == 62
 
 
+def test_chunks_keep_everything_before_016_unless_asked_otherwise() -> None:
+    spec = stored("meta-llama--Llama-4-Scout-17B-16E-Instruct")
+    old, new = (Deployment(engine_of("vllm", version), 131072) for version in ("0.12.0", "0.18.0"))
+    assert [len(group.layers) for group in grouped(spec, old)] == [48]
+    assert [len(group.layers) for group in grouped(spec, new)] == [12] * 4
+    assert len(grouped(spec, replace(old, hybrid_manager=True))) == 4
+
+
 def test_the_first_engine_core_divides_by_all_layers() -> None:
     found = pool_of(GEMMA_3_27B, Deployment(engine_of("vllm", "0.7.3"), 8192), 62 * 8192 * 16 * 1000, 8192)
     assert (found.blocks, found.printed_tokens) == (1000, 16000)

@@ -34,7 +34,7 @@ class Deployment:
         draft_layers: MTP layers of the model that draft; they keep keys and values like the others.
         graphs: CUDA graphs are captured.
         hybrid_manager: vLLM's hybrid KV cache manager; False keeps everything for windows too, as with most KV
-            connectors.
+            connectors. None: on where the version has it, but for chunked attention only from 0.16.
         window_share: SGLang's ``swa_full_tokens_ratio``.
         state_share: SGLang's ``mamba_full_memory_ratio``.
     """
@@ -58,7 +58,7 @@ class Deployment:
     speculative_tokens: int = 0
     draft_layers: int = 0
     graphs: bool = True
-    hybrid_manager: bool = True
+    hybrid_manager: bool | None = None
     window_share: float = 0.8
     state_share: float = 0.9
 

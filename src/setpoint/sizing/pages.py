@@ -91,7 +91,11 @@ def layer_pages(spec: ModelSpec, deployment: Deployment) -> list[LayerPage]:
     if has_states(spec):
         return _with_states(spec, deployment, layers, dtype, block)
     found = [LayerPage(index, page) for index, layer in layers for page in _pages(layer, deployment, dtype, block)]
-    whole = not deployment.hybrid_manager or not deployment.engine.groups_layers
+    chunked = any(one.page.kind is PageKind.CHUNKED for one in found)
+    grouped = deployment.hybrid_manager
+    if grouped is None:
+        grouped = not chunked or deployment.engine.groups_chunks
+    whole = not grouped or not deployment.engine.groups_layers
     if whole and any(one.page.kind is PageKind.FULL for one in found):
         found = [LayerPage(one.layer, replace(one.page, kind=PageKind.FULL, window=0)) for one in found]
     return found
