@@ -109,6 +109,15 @@ def test_deepseek_v4_has_the_layout_of_vllm_027() -> None:
     assert len(found.groups) == 5
 
 
+def test_deepseek_v4_holds_what_a_log_says() -> None:
+    """Index id 61561276785, July 2026: 20.36 GiB of one rank are said to hold 3,076,565 tokens, 2.93 requests of 1M."""
+    spec = stored("deepseek-ai--DeepSeek-V4-Flash")
+    deployment = Deployment(engine_of("vllm", "0.24.0"), 1048576, tp=2, kv_dtype="fp8", draft_layers=1)
+    found = pool_of(spec, deployment, 20.36 * GIB, 8192)
+    assert found.printed_tokens == pytest.approx(3076565, rel=0.003)
+    assert round(found.printed_concurrency, 2) == 2.93
+
+
 @given(st.floats(0.5, 60), st.floats(0, 10))
 def test_more_memory_never_holds_fewer_tokens(gib: float, more: float) -> None:
     spec = stored("openai--gpt-oss-20b")

@@ -28,7 +28,7 @@ FAMILIES: dict[str, Family] = {
         ),
         decoder.mixture,
     ),
-    "gpt_oss": decoder.gpt_oss,
+    "gpt_oss": decoder.mixture,
     "nemotron-nas": decoder.nemotron_nas,
     "deci": decoder.nemotron_nas,
     "mimo_v2_flash": decoder.mimo_v2,
