@@ -95,7 +95,7 @@ def test_any_header_is_tensors_or_one_error(entries: dict[str, object]) -> None:
 
 
 def test_an_index_lists_shards_once() -> None:
-    index = read_index(
+    shards = read_index(
         json.dumps(
             {
                 "metadata": {"total_size": 42},
@@ -104,7 +104,7 @@ def test_an_index_lists_shards_once() -> None:
         ).encode(),
         "index",
     )
-    assert (index.shards, index.total_bytes) == (("m-1.safetensors", "m-2.safetensors"), 42)
+    assert shards == ("m-1.safetensors", "m-2.safetensors")
 
 
 @pytest.mark.parametrize("name", ["../secret.safetensors", "/etc/passwd", 7, "x.bin"])

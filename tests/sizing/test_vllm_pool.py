@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from tests import shared
 from tests.models.specs import GEMMA_3_27B, stored
 
+from setpoint.errors import UsageError
+from setpoint.models.layer import Attention
 from setpoint.sizing.deployment import Deployment, stages
 from setpoint.sizing.engine import engine_of
 from setpoint.sizing.pages import layer_pages
@@ -71,6 +73,17 @@ def test_chunks_keep_everything_before_016_unless_asked_otherwise() -> None:
     assert [len(group.layers) for group in grouped(spec, old)] == [48]
     assert [len(group.layers) for group in grouped(spec, new)] == [12] * 4
     assert len(grouped(spec, replace(old, hybrid_manager=True))) == 4
+
+
+def test_pages_that_do_not_divide_are_refused_before_they_could_be_padded() -> None:
+    spec = stored("XiaomiMiMo--MiMo-V2-Flash")
+    full, near = spec.layers[0].mixer, spec.layers[1].mixer
+    assert isinstance(full, Attention)
+    assert isinstance(near, Attention)
+    odd = replace(spec, layers=(replace(spec.layers[0], mixer=replace(full, head_dim=200)), spec.layers[1]))
+    with pytest.raises(UsageError, match=r"vLLM 0\.12\.0 cannot serve this model: a page of"):
+        grouped(odd, Deployment(engine_of("vllm", "0.12.0"), 8192))
+    assert len({group.page.size for group in grouped(odd, Deployment(engine_of("vllm", "0.22.0"), 8192))}) == 1
 
 
 def test_the_first_engine_core_divides_by_all_layers() -> None:

@@ -117,11 +117,10 @@ def model_of(files: Repository) -> Model:
     if "config.json" in names:
         shards: tuple[str, ...] = tuple(name for name in names if name.endswith(".safetensors"))
         if "model.safetensors.index.json" in names:
-            index = read_index(_whole(files, "model.safetensors.index.json"), "model.safetensors.index.json")
-            missing = [shard for shard in index.shards if shard not in names]
+            shards = read_index(_whole(files, "model.safetensors.index.json"), "model.safetensors.index.json")
+            missing = [shard for shard in shards if shard not in names]
             if missing:
                 raise ModelSpecError(f"{files.name}: the index names {missing[0]}, which is not there.")
-            shards = index.shards
         return _described(files, "config.json", shards)
     models = [name for name in names if name.endswith(".gguf") and "mmproj" not in name]
     if len(models) == 1:

@@ -120,21 +120,8 @@ def bytes_by_dtype(tensors: Iterable[Tensor]) -> Mapping[str, int]:
     return dict(sorted(total.items(), key=lambda item: -item[1]))
 
 
-@dataclass(frozen=True, slots=True)
-class Index:
-    """``model.safetensors.index.json``.
-
-    Attributes:
-        shards: File names, each once, sorted.
-        total_bytes: Bytes of all tensors as stated; None when not stated.
-    """
-
-    shards: tuple[str, ...]
-    total_bytes: int | None
-
-
-def read_index(content: bytes, where: str) -> Index:
-    """The index of a checkpoint in several files.
+def read_index(content: bytes, where: str) -> tuple[str, ...]:
+    """The file names, each once and sorted, in the index of a checkpoint in several files.
 
     Raises:
         ModelSpecError: it has no ``weight_map``, or a shard's name is no plain file name.
@@ -148,7 +135,4 @@ def read_index(content: bytes, where: str) -> Index:
         if not isinstance(name, str) or not name.endswith(".safetensors") or "/" in name or "\\" in name:
             raise names.wrong(tensor, "the name of a .safetensors file in the same folder")
         shards.add(name)
-    metadata = fields.inner("metadata")
-    total = metadata.values.get("total_size") if metadata is not None else None
-    stated = int(total) if isinstance(total, int | float) and not isinstance(total, bool) and total > 0 else None
-    return Index(tuple(sorted(shards)), stated)
+    return tuple(sorted(shards))

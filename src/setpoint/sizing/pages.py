@@ -8,6 +8,7 @@ from setpoint.errors import UsageError
 from setpoint.models.layer import Attention, CompressedAttention, LatentAttention, Layer, Recurrent, Scope
 from setpoint.models.spec import ModelSpec
 from setpoint.sizing.deployment import Deployment, drafting, has_states, is_latent, kv_heads_of_rank
+from setpoint.sizing.engine import Engine
 from setpoint.sizing.kept import (
     ELEMENT_BYTES,
     compressed_bytes,
@@ -194,7 +195,7 @@ def _with_states(
     return found
 
 
-def of_one_size(pages: list[LayerPage], version: tuple[int, int, int]) -> list[LayerPage]:
+def of_one_size(pages: list[LayerPage], engine: Engine) -> list[LayerPage]:
     """Pages brought to the largest size: more tokens in a smaller page, or padding where that does not divide.
 
     Raises:
@@ -211,11 +212,11 @@ def of_one_size(pages: list[LayerPage], version: tuple[int, int, int]) -> list[L
         elif largest % page.size == 0:
             tokens = page.tokens * (largest // page.size)
             found.append(LayerPage(one.layer, replace(page, size=largest, tokens=tokens)))
-        elif version >= (0, 20):
+        elif engine.version >= (0, 20):
             found.append(LayerPage(one.layer, replace(page, size=largest)))
         else:
             raise UsageError(
-                f"vLLM {'.'.join(map(str, version))} cannot serve this model: a page of {page.size} bytes does not "
+                f"{engine.label} cannot serve this model: a page of {page.size} bytes does not "
                 f"divide one of {largest}.",
                 fix="Use version 0.20 or later.",
             )

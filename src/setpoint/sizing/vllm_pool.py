@@ -67,7 +67,7 @@ def grouped(spec: ModelSpec, deployment: Deployment) -> tuple[Group, ...]:
     if len({(one.page.kind, one.page.tokens, one.page.window) for one in pages}) == 1:
         return (_group(pages),)
     kinds: dict[Page, list[LayerPage]] = {}
-    for one in of_one_size(pages, deployment.engine.version):
+    for one in of_one_size(pages, deployment.engine):
         kinds.setdefault(one.page, []).append(one)
     counts = [len(members) for members in kinds.values()]
     size = min(counts)
