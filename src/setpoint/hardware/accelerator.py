@@ -70,6 +70,7 @@ class Links:
         name: As the vendor calls the fastest link, e.g. ``NVLink4``.
         bytes_per_s: One direction, for one accelerator, inside a domain.
         domain: How many accelerators such links join; 1 where there is only the host's bus.
+        server: How many accelerators are reached over the bus of one server.
         bus_bytes_per_s: One direction of the host's bus (PCIe).
         network_bytes_per_s: One direction for one accelerator between servers.
     """
@@ -77,12 +78,17 @@ class Links:
     name: str
     bytes_per_s: Figure
     domain: Figure
+    server: Figure
     bus_bytes_per_s: Figure
     network_bytes_per_s: Figure
 
     def slowest(self, accelerators: int) -> float:
         """Bytes per second in one direction that a group of that size can count on."""
-        return self.bytes_per_s.value if accelerators <= self.domain.value else self.network_bytes_per_s.value
+        if accelerators <= self.domain.value:
+            return self.bytes_per_s.value
+        if accelerators <= self.server.value:
+            return self.bus_bytes_per_s.value
+        return self.network_bytes_per_s.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +140,7 @@ class Accelerator:
             **{f"{precision}_flops": figure for precision, figure in self.flops.items()},
             "link_bytes_per_s": self.links.bytes_per_s,
             "link_domain": self.links.domain,
+            "server": self.links.server,
             "bus_bytes_per_s": self.links.bus_bytes_per_s,
             "network_bytes_per_s": self.links.network_bytes_per_s,
         }

@@ -29,6 +29,7 @@ _REQUIRED = {
     "network_gb_per_s": GB,
     "link_gb_per_s": GB,
     "link_domain": 1.0,
+    "server": 1.0,
 }
 _FLOPS: Mapping[str, Precision] = {
     "fp16_tflops": "fp16",
@@ -136,6 +137,7 @@ class _Row:
                 name=link,
                 bytes_per_s=one_way["link_gb_per_s"],
                 domain=need["link_domain"],
+                server=need["server"],
                 bus_bytes_per_s=one_way["bus_gb_per_s"],
                 network_bytes_per_s=one_way["network_gb_per_s"],
             ),

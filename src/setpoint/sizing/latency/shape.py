@@ -1,52 +1,41 @@
-"""What a latency estimate needs to know of a model: parameters, cache and attention work by kind of layer."""
+"""What a latency estimate needs to know of a model: matrices, cache, attention work and kernels by kind of layer."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from setpoint.errors import UsageError
 from setpoint.hardware import Precision
 
 
 @dataclass(frozen=True, slots=True)
-class Encoding:
-    """How the weights of a component are stored, and the precision its products are computed in where a chip can.
+class Matrices:
+    """Weights that are read together.
 
     Attributes:
-        bytes_per_parameter: Including the scales of its blocks.
-        precision: Of the operands of the matrix product.
+        size: Bytes as stored, scales included.
+        parameters: How many are multiplied in each precision (of the operands, on a chip that has it).
     """
 
-    bytes_per_parameter: float
-    precision: Precision
+    size: float = 0.0
+    parameters: Mapping[Precision, float] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def total(self) -> float:
+        """Parameters in any precision."""
+        return sum(self.parameters.values())
+
+    @property
+    def quantized(self) -> bool:
+        """Whether activations are converted before the product, which is one kernel more."""
+        return bool({"fp8", "fp4", "int8"} & set(self.parameters))
 
 
-ENCODINGS: Mapping[str, Encoding] = MappingProxyType(
-    {
-        "fp32": Encoding(4.0, "bf16"),
-        "bf16": Encoding(2.0, "bf16"),
-        "fp16": Encoding(2.0, "fp16"),
-        "fp8": Encoding(1.0, "fp8"),
-        "fp8_block": Encoding(1.0 + 4 / 128**2, "fp8"),
-        "int8": Encoding(1.0, "int8"),
-        "nvfp4": Encoding(0.5 + 1 / 16, "fp4"),
-        "mxfp4": Encoding(0.5 + 1 / 32, "fp4"),
-        "int4": Encoding(0.5 + 2 / 128, "bf16"),
-    }
-)
-"""Weights by name. Block scales: FP8 one FP32 for 128 × 128, NVFP4 one FP8 for 16, MXFP4 one E8M0 for 32, INT4 one
-FP16 for 128; INT4 is weight-only, its products are in BF16."""
+def matrices(parameters: float, bytes_per_parameter: float = 2.0, precision: Precision = "bf16") -> Matrices:
+    """Matrices of one encoding."""
+    return Matrices(parameters * bytes_per_parameter, MappingProxyType({precision: parameters}))
 
 
-def encoding(name: str) -> Encoding:
-    """The encoding of that name.
-
-    Raises:
-        UsageError: unknown, with those that are known.
-    """
-    if name not in ENCODINGS:
-        raise UsageError(f"Weights stored as {name!r} are not known; expected one of {', '.join(ENCODINGS)}.")
-    return ENCODINGS[name]
+NOTHING = Matrices()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,23 +44,30 @@ class LayerKind:
 
     Attributes:
         count: How many.
-        attention_parameters: Of the projections of one layer, output projection included.
+        attention: Projections that tensor parallelism divides, output projection included.
+        replicated: Matrices that each rank holds whole: down projections of a latent, indexer, router.
+        dense: Dense MLP and shared experts: every token passes them.
+        expert: One routed expert.
+        experts: Routed experts.
+        experts_per_token: Of which a token is sent to.
         cache_elements: Elements a token leaves in the cache of one layer, all heads, keys and values.
         cache_heads: Heads that tensor parallelism can divide the cache by; 1 for a latent that each rank holds whole.
         decode_operations: Operations of attention per new token and token of context while decoding.
         prefill_operations: The same while prefilling (a latent is expanded then, so it is cheaper).
-        window: Tokens of context attention looks at, or None for all of it (sliding windows, selected top-k).
-        scanned_elements: Elements per token of context read to select which tokens are attended (sparse attention).
-        scanned_operations: Operations per new token and token of context of that selection.
-        state_bytes: State read and written per sequence and step (linear attention, Mamba); 0 without.
-        dense_parameters: Of the dense MLP or the shared experts, active for every token.
-        expert_parameters: Of one routed expert; 0 without.
-        experts: Routed experts.
-        experts_per_token: Of which a token is sent to.
+        window: Tokens of context that attention looks at; None for all of them.
+        scanned_elements: Elements per token of context that are read to choose the attended ones (sparse attention).
+        scanned_operations: Operations of that choice per new token and token of context.
+        state_bytes: State of one sequence, read and written each step (linear attention, Mamba).
+        kernels: Kernels launched in one layer, those of activation quantization left out.
     """
 
     count: int
-    attention_parameters: float
+    attention: Matrices = NOTHING
+    replicated: Matrices = NOTHING
+    dense: Matrices = NOTHING
+    expert: Matrices = NOTHING
+    experts: int = 0
+    experts_per_token: int = 0
     cache_elements: float = 0.0
     cache_heads: int = 1
     decode_operations: float = 0.0
@@ -80,10 +76,12 @@ class LayerKind:
     scanned_elements: float = 0.0
     scanned_operations: float = 0.0
     state_bytes: float = 0.0
-    dense_parameters: float = 0.0
-    expert_parameters: float = 0.0
-    experts: int = 0
-    experts_per_token: int = 0
+    kernels: int = 0
+
+    @property
+    def launches(self) -> int:
+        """Kernels launched in one layer."""
+        return self.kernels + self.attention.quantized + (self.dense.quantized or self.expert.quantized)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,23 +92,15 @@ class Shape:
         name: For messages.
         layers: Its kinds of layers.
         hidden: Width of the residual stream.
-        vocabulary: Rows of the output matrix.
-        attention: Encoding of the attention projections.
-        dense: Encoding of dense MLPs and shared experts.
-        experts: Encoding of routed experts.
-        head: Encoding of the output matrix.
+        head: Output matrix.
         cache_bytes: Bytes of one cache element.
-        draft_layers: Layers of the built-in draft (multi-token prediction); 0 without.
+        draft_layers: Built-in draft layers (multi-token prediction).
     """
 
     name: str
     layers: tuple[LayerKind, ...]
     hidden: int
-    vocabulary: int
-    attention: Encoding = ENCODINGS["bf16"]
-    dense: Encoding = ENCODINGS["bf16"]
-    experts: Encoding = ENCODINGS["bf16"]
-    head: Encoding = ENCODINGS["bf16"]
+    head: Matrices
     cache_bytes: float = 2.0
     draft_layers: int = 0
 
@@ -120,15 +110,13 @@ class Shape:
         return sum(kind.count for kind in self.layers)
 
     @property
+    def launches(self) -> int:
+        """Kernels launched in one pass."""
+        return sum(kind.count * kind.launches for kind in self.layers)
+
+    @property
     def weight_bytes(self) -> float:
-        """Bytes of all weights that a step may read, the input embedding left out (one row a token is read of it)."""
-        per_layer = sum(
-            k.count
-            * (
-                k.attention_parameters * self.attention.bytes_per_parameter
-                + k.dense_parameters * self.dense.bytes_per_parameter
-                + k.experts * k.expert_parameters * self.experts.bytes_per_parameter
-            )
-            for k in self.layers
+        """Bytes of all weights a step may read: no input embedding, of which a token reads one row."""
+        return self.head.size + sum(
+            k.count * (k.attention.size + k.replicated.size + k.dense.size + k.experts * k.expert.size) for k in self.layers
         )
-        return per_layer + self.hidden * self.vocabulary * self.head.bytes_per_parameter
