@@ -3,15 +3,14 @@
 What the table says and does not say, as found by reading it:
 
 * Rows whose source is a daily dump or ``db-dump`` draw prompt and answer lengths evenly from 80 to 100% of the stated
-  ones, so their mean is 90%; with it, sessions that fit, solved from TTFT by Little's law, agree with the cache to a
-  few per cent on ten of eleven full configurations. Other rows hold lengths fixed.
+  ones, so their mean is 90%; with it, sessions that fit, solved from TTFT by Little's law, agree with the cache within
+  a tenth on most of the configurations that are full. Other rows hold lengths fixed.
 * ``tp_size`` of some dumps is the product of tensor and expert parallelism, ``attention_dp_size`` likewise.
 * Drafting with the model's own head is not stated. The same configuration occurs with TPOT 1.2 to 2 times apart, by
   container image; ``fit_latency.py`` infers one bit a configuration.
 """
 
 import dataclasses
-import json
 import re
 from collections import Counter
 from dataclasses import dataclass
@@ -24,22 +23,22 @@ import polars as pl
 
 from setpoint.hardware import Accelerator, find
 from setpoint.models.config import spec_from_config
-from setpoint.models.precision import BF16, FP8, FP8_BLOCK128, NVFP4, Format, Precision, Rule
+from setpoint.models.precision import BF16, FP8, FP8_BLOCK128, NVFP4, Format, Precision
 from setpoint.models.spec import ModelSpec
 from setpoint.sizing.latency.from_spec import shape_of
 from setpoint.sizing.latency.service import DRAFTED, Cases
 from setpoint.sizing.latency.shape import Shape
 from setpoint.sizing.latency.terms import Backend
 from setpoint.sizing.latency.tuned import Stack, stack_of
-from setpoint.sizing.latency.work import Split, stack, step
+from setpoint.sizing.latency.work import Split, Work, stack, step
 
 SYSTEMS = {
     "h100_sxm": "H100-SXM", "h200_sxm": "H200-SXM", "b200_sxm": "B200-SXM",
     "b300_sxm": "B300-SXM", "gb200": "GB200", "gb300": "GB300",
 }  # fmt: skip
 FAMILIES = {
-    "DeepSeek": "DeepSeek-R1/V3", "MiniMax": "MiniMax-M2.5", "gpt-oss": "gpt-oss-120b", "Llama-3.1-70B": "Llama-3.1-70B",
-    "Llama-3.1-8B": "Llama-3.1-8B", "Qwen3-32B": "Qwen3-32B", "Qwen3.5": "Qwen3.5-397B", "Qwen3-235B": "Qwen3-235B",
+    "DeepSeek": "DeepSeek-R1/V3", "MiniMax": "MiniMax-M2.5", "gpt-oss": "gpt-oss-120b",
+    "Llama-3.1-70B": "Llama-3.1-70B", "Llama-3.1-8B": "Llama-3.1-8B", "Qwen3-32B": "Qwen3-32B", "Qwen3.5": "Qwen3.5-397B", "Qwen3-235B": "Qwen3-235B",
     "Kimi": "Kimi-K2.5", "GLM-5": "GLM-5",
 }  # fmt: skip
 _CONFIGS = {
@@ -122,8 +121,7 @@ def read(path: Path) -> Table:
         if isinstance(row, str):
             left_out[row] += 1
             continue
-        key = (row.family, row.system, row.backend, row.precision, row.placement, row.isl, row.osl, row.sessions)
-        key = (*key, f"{row.ttft_s:.3g}", f"{row.tpot_s:.4g}")
+        key = (*configuration(row), f"{row.ttft_s:.3g}", f"{row.tpot_s:.4g}")
         if key in seen:
             left_out["the same measurement again"] += 1
             continue
@@ -149,7 +147,7 @@ def _row(record: dict[str, Any], configs: Path) -> Row | str:
         return "client held to about 100 connections"
     precision = "nvfp4" if record["moe_quant_mode"] == "nvfp4" else record["gemm_quant_mode"] or "bf16"
     image = re.search(r"measured=(\d{4}-\d\d-\d\d)", record["silicon_data_source"])
-    shape = _shape(configs, family, precision, _cache_bytes(record, precision))
+    shape = shape_in(configs, family, precision, cache_bytes_of(record, precision))
     return Row(
         family=family,
         system=record["system"],
@@ -188,7 +186,7 @@ def placement_of(record: dict[str, Any]) -> tuple[int, int, bool]:
     return tp, max(dp, ranks // tp), moe_ep > 1
 
 
-def _cache_bytes(record: dict[str, Any], precision: str) -> float:
+def cache_bytes_of(record: dict[str, Any], precision: str) -> float:
     """FP8 for quantized models but where sessions that fit, solved from TTFT, say BF16."""
     hopper = record["system"].startswith("h")
     wide = record["backend"] == "sglang" or (record["backend"] == "vllm" and record["system"] == "h100_sxm")
@@ -196,7 +194,7 @@ def _cache_bytes(record: dict[str, Any], precision: str) -> float:
 
 
 @cache
-def _spec(folder: Path, family: str, precision: str) -> ModelSpec:
+def spec_in(folder: Path, family: str, precision: str) -> ModelSpec:
     names = _CONFIGS[family]
     name = names.get(precision, names.get("", next(iter(names.values()))))
     apart = folder / f"{name}.hf_quant.json"
@@ -208,26 +206,29 @@ def _spec(folder: Path, family: str, precision: str) -> ModelSpec:
     if precision in names or spec.precision.method in _STORED or precision not in _QUANTIZED:
         return spec
     return dataclasses.replace(
-        spec, precision=Precision("assumed", BF16, _QUANTIZED[precision], (Rule("lm_head", BF16),))
+        spec, precision=Precision("assumed", BF16, _QUANTIZED[precision], exact={"lm_head": BF16})
     )
 
 
 @cache
-def _shape(folder: Path, family: str, precision: str, cache_bytes: float) -> Shape:
-    return shape_of(_spec(folder, family, precision), cache_bytes=cache_bytes)
+def shape_in(folder: Path, family: str, precision: str, cache_bytes: float) -> Shape:
+    return shape_of(spec_in(folder, family, precision), cache_bytes=cache_bytes)
+
+
+def configuration(row: Row) -> tuple[Any, ...]:
+    return row.family, row.system, row.backend, row.precision, row.placement, row.isl, row.osl, row.sessions
 
 
 def _with_variants(rows: list[Row]) -> list[Row]:
     """Splits a campaign in two where it measured one configuration twice with TPOT more than 15% apart."""
 
-    def key(row: Row) -> tuple[Any, ...]:
-        return row.family, row.system, row.backend, row.precision, row.placement, row.isl, row.osl, row.sessions
-
     slowest: dict[tuple[Any, ...], float] = {}
     for row in rows:
-        slowest[key(row)] = max(slowest.get(key(row), 0.0), row.tpot_s)
+        slowest[configuration(row)] = max(slowest.get(configuration(row), 0.0), row.tpot_s)
     return [
-        dataclasses.replace(row, campaign=(*row.campaign, "fast" if slowest[key(row)] > 1.15 * row.tpot_s else ""))
+        dataclasses.replace(
+            row, campaign=(*row.campaign, "fast" if slowest[configuration(row)] > 1.15 * row.tpot_s else "")
+        )
         for row in rows
     ]
 
@@ -239,11 +240,7 @@ def slots(shape: Shape, chip: Accelerator, split: Split, length: float) -> float
     )
     held = shape.head.size / split.stage + sum(
         k.count
-        * (
-            k.attention.size / split.tp
-            + k.replicated.size
-            + (k.dense.size + k.experts * k.expert.size) / split.stage
-        )
+        * (k.attention.size / split.tp + k.replicated.size + (k.dense.size + k.experts * k.expert.size) / split.stage)
         for k in shape.layers
     )
     free = chip.usable_bytes.value * _MEMORY_SHARE - held - _BESIDES_BYTES
@@ -264,17 +261,9 @@ def _table(rows: list[Row], left_out: dict[str, int]) -> Table:
         batch = max(running / dp, 1.0)
         context = prompt + answer / 2
 
-        def at(factor: float, batch: float = batch, context: float = context, row: Row = row, split: Split = split):  # type: ignore[no-untyped-def]  # noqa: ANN202, E501
-            return step(
-                row.shape, chips[row.system], split,
-                tokens=batch * factor, sequences=batch * factor, context=context, prefill=False,
-            )  # fmt: skip
-
-        decode.append(at(1.0))
-        verify.append(at(1.0 + DRAFTED) if row.drafts else decode[-1])
-        prefill.append(
-            step(row.shape, chip, split, tokens=prompt, sequences=1.0, context=prompt / 2, prefill=True)
-        )
+        decode.append(_decode(row, chip, split, batch, context))
+        verify.append(_decode(row, chip, split, batch * (1 + DRAFTED), context) if row.drafts else decode[-1])
+        prefill.append(step(row.shape, chip, split, tokens=prompt, sequences=1.0, context=prompt / 2, prefill=True))
         numbers.append((row.sessions, running, dp, answer, row.shape.draft_layers / row.shape.depth))
         stacks.append(stack_of(row.shape, chip, row.backend))
     sessions, running_, ranks, output, draft_share = np.array(numbers, dtype=float).T
@@ -303,5 +292,5 @@ def _table(rows: list[Row], left_out: dict[str, int]) -> Table:
     )
 
 
-def load_labels(path: Path) -> dict[str, Any]:
-    return dict(json.loads(path.read_text()))
+def _decode(row: Row, chip: Accelerator, split: Split, tokens: float, context: float) -> Work[float]:
+    return step(row.shape, chip, split, tokens=tokens, sequences=tokens, context=context, prefill=False)

@@ -117,6 +117,7 @@ def _counted(parts: _Parts, count: int) -> LayerKind:
 
 def _mixed(mixer: Mixer | None) -> dict[str, float]:
     """Cache, operations and kernels of a mixer; operations count two per multiply-add."""
+    found: dict[str, float]
     match mixer:
         case Attention():
             found = {

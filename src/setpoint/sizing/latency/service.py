@@ -12,11 +12,11 @@ Sessions and queueing. ``sessions`` keep asking, each ``output`` tokens after it
 holds all of them up:
 
     tpot = step + interference · running / (output + first / tpot) · prefill
-    first = host + prefill + visible · tpot + burst · (running - 1) · decoding ^ decay · prefill + queue(ρ) · prefill
+    first = host + prefill + visible · tpot + burst · (running - 1) · decoding ^ decay · prefill + queue(b) · prefill
     ttft = first + (sessions / running - 1) · (output · tpot + first)
 
-with ``ρ`` the share of time spent on prefill, ``decoding = 1 - ρ`` and ``queue(ρ) = queue · ρ / (1 - ρ)``; the last
-term is Little's law for those that wait for a slot.
+with ``b`` the busy share, that of time spent on prefill, ``decoding = 1 - b`` and ``queue(b) = queue · b / (1 - b)``;
+the last term is Little's law for those that wait for a slot.
 """
 
 from dataclasses import dataclass

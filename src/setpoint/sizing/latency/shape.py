@@ -118,5 +118,6 @@ class Shape:
     def weight_bytes(self) -> float:
         """Bytes of all weights a step may read: no input embedding, of which a token reads one row."""
         return self.head.size + sum(
-            k.count * (k.attention.size + k.replicated.size + k.dense.size + k.experts * k.expert.size) for k in self.layers
+            k.count * (k.attention.size + k.replicated.size + k.dense.size + k.experts * k.expert.size)
+            for k in self.layers
         )
