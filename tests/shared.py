@@ -17,11 +17,14 @@ def shared_data() -> Path:
 
 
 def table(name: str) -> list[dict[str, str]]:
-    """The rows of a file of shared facts."""
-    with (shared_data() / name).open(newline="", encoding="utf-8") as file:
+    """Rows of a CSV file; none where the folder is absent."""
+    path = shared_data() / name
+    if not path.exists():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
 def config(name: str) -> bytes:
-    """One of the public configurations."""
+    """A model's ``config.json``."""
     return (shared_data() / "model_configs" / f"{name}.json").read_bytes()
