@@ -1,6 +1,6 @@
 """Terms solved from a start-up log; what ``calibrate`` returns and ``plan_memory`` takes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from setpoint.sizing.engine import Engine
 from setpoint.sizing.term import Term
@@ -32,3 +32,7 @@ class Calibration:
     max_model_len: int | None
     tp: int | None
     notes: tuple[str, ...]
+
+    def without(self, name: str) -> "Calibration":
+        """The same but for one term."""
+        return replace(self, terms=tuple(term for term in self.terms if term.name != name))

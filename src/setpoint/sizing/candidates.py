@@ -68,7 +68,8 @@ def layouts(spec: ModelSpec, chip: Accelerator, count: int) -> Iterator[Layout]:
     if count <= joined:
         yield Layout(tp=count)
         if count > chip.links.domain.value and count > 1:
-            yield from (Layout(tp=count // stages, pp=stages) for stages in (2, count) if count % stages == 0)
+            if count % 2 == 0:
+                yield Layout(tp=count // 2, pp=2)
     else:
         stages = -(-count // joined)
         if count % stages == 0:

@@ -13,14 +13,15 @@ errs towards promising less.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from setpoint.sizing.latency.estimate import MEASURED, Estimate, Request, estimates, prepare
-from setpoint.sizing.latency.service import Times, times
+from setpoint.sizing.latency.estimate import MEASURED, Estimate, Request, chunks_of, estimates
+from setpoint.sizing.latency.service import Cases, Times, times
 from setpoint.sizing.latency.terms import Coefficients, packaged
-from setpoint.sizing.latency.work import FloatArray
+from setpoint.sizing.latency.tuned import stack_of, tuned_rows
+from setpoint.sizing.latency.work import FloatArray, Work, step
 from setpoint.sizing.need import Limit, Need
 from setpoint.sizing.term import Range
 from setpoint.workload.promise import Metric
@@ -68,12 +69,47 @@ def capacities(requests: Sequence[Request], need: Need) -> list[tuple[Capacity, 
         return []
     fit = packaged()
     grid = np.array([np.geomspace(1.0, max(_most(r), 1.001), _POINTS) for r in requests])
-    rows = [replace(r, sessions=float(count)) for r, counts in zip(requests, grid, strict=True) for count in counts]
-    cases, terms = prepare(rows, fit)
-    found = times(cases, terms)
-    shape = grid.shape
-    columns = Times(*(np.broadcast_to(getattr(found, name), grid.size).reshape(shape) for name in Times.__slots__))
+    found = _times(requests, grid, fit)
+    columns = Times(*(np.broadcast_to(getattr(found, n), grid.size).reshape(grid.shape) for n in Times.__slots__))
     return [_capacity(r, need, fit, grid[i], _row(columns, i)) for i, r in enumerate(requests)]
+
+
+def _times(requests: Sequence[Request], grid: FloatArray, fit: Coefficients) -> Times:
+    """Each request at each of its numbers of sessions, flat; a request's works are computed in one pass each."""
+    decode, prefill = [], []
+    for r, sessions in zip(requests, grid, strict=True):
+        each = np.maximum(sessions / r.split.dp / r.split.pp, 1.0)
+        context = r.input_tokens + r.output_tokens / 2
+        decode.append(
+            step(r.shape, r.accelerator, r.split, tokens=each, sequences=each, context=context, prefill=False)
+        )
+        new = r.input_tokens - r.cached_tokens
+        one = np.ones(1)
+        prefill.append(
+            step(
+                r.shape, r.accelerator, r.split, tokens=one * new / chunks_of(r), sequences=one,
+                context=r.cached_tokens + new / 2, prefill=True,
+            )  # fmt: skip
+        )
+    points = grid.shape[1]
+    numbers = [
+        np.repeat(np.array([value(r) for r in requests], dtype=np.float64), points)
+        for value in (lambda r: r.split.dp, lambda r: r.split.pp, lambda r: r.output_tokens)
+    ]
+    stacks = [stack_of(r.shape, r.accelerator, r.backend) for r in requests]
+    distinct = tuple(dict.fromkeys(stacks))
+    index = {one: number for number, one in enumerate(distinct)}
+    terms = tuned_rows(fit.values, distinct, np.repeat([index[one] for one in stacks], points))
+    flat, zero = grid.ravel(), np.zeros(grid.size)
+    work = _joined(decode, points)
+    chunks = np.repeat([float(chunks_of(r)) for r in requests], points)
+    cases = Cases(work, work, _joined(prefill, points), chunks, flat, flat, *numbers, zero, zero)
+    return times(cases, terms)
+
+
+def _joined(works: Sequence[Work[FloatArray]], points: int) -> Work[FloatArray]:
+    names = [field.name for field in fields(Work)]
+    return Work(*(np.concatenate([np.broadcast_to(getattr(w, n), points) for w in works]) for n in names))
 
 
 def _most(request: Request) -> float:

@@ -12,7 +12,7 @@ from setpoint.sizing.overheads import GIB
 from setpoint.sizing.sglang_pool import Pools, pools_of
 from setpoint.sizing.shards import stage_weight_bytes
 from setpoint.sizing.term import Range, Term, left_over
-from setpoint.sizing.vllm_pool import Pool, blocks_of_request, layout_of, longest_context, pool_of
+from setpoint.sizing.vllm_pool import Layout, Pool, blocks_of_request, layout_of, longest_context, pool_of
 
 Fit = Literal["yes", "no", "uncertain"]
 
@@ -77,6 +77,9 @@ def plan_memory(
     device_bytes: float,
     contexts: Sequence[int] = (),
     calibration: Calibration | None = None,
+    *,
+    layout: Layout | None = None,
+    weight: float | None = None,
 ) -> MemoryPlan:
     """The memory plan.
 
@@ -86,15 +89,17 @@ def plan_memory(
         device_bytes: Memory of one device as the driver reports it, in bytes.
         contexts: Lengths to give session counts for; ``max_model_len`` is always among them.
         calibration: Terms solved from a log of the same stack; they replace the assumed ones.
+        layout: As ``layout_of`` gives it for this spec and deployment, when it is at hand.
+        weight: Bytes of weights on the heaviest rank, when they are at hand.
 
     Raises:
         UsageError: the deployment cannot be (heads, stages, versions).
     """
-    weights = weight_term(spec, deployment)
+    weights = weight_term(spec, deployment, weight)
     taken, outside, budget = _accounts(spec, deployment, device_bytes, weights, calibration)
     kv = left_over(budget, taken)
     batch = overheads.batched_tokens(deployment, device_bytes)
-    holds = _Holder(spec, deployment, batch, overheads.sequences(deployment, device_bytes))
+    holds = _Holder(spec, deployment, batch, overheads.sequences(deployment, device_bytes), layout)
     lengths = sorted({deployment.max_model_len, *contexts})
     sessions = tuple(holds.sessions(kv, length) for length in lengths)
     at_longest = next(one for one in sessions if one.context == deployment.max_model_len)
@@ -125,12 +130,12 @@ def plan_memory(
     )
 
 
-def weight_term(spec: ModelSpec, deployment: Deployment) -> Term:
+def weight_term(spec: ModelSpec, deployment: Deployment, size: float | None = None) -> Term:
     """Weights of the heaviest rank; loaders add buffers.
 
     Logs: 0.01 to 0.1 GiB, up to 1.5% with repacking; MXFP4 experts 2.5% more under Marlin than under Triton kernels.
     """
-    size = max(stage_weight_bytes(spec, deployment))
+    size = max(stage_weight_bytes(spec, deployment)) if size is None else size
     inexact = sum(tower.parameters for tower in spec.towers if not tower.exact)
     slack = 0.2 * inexact * spec.precision.unquantized.bytes_per_weight / deployment.tp
     spread = 1.035 if any(one.format.name == "mxfp4" for one in spec.stored) else 1.02
@@ -164,10 +169,12 @@ def _accounts(
 class _Holder:
     """What bytes for the cache become, by engine."""
 
-    def __init__(self, spec: ModelSpec, deployment: Deployment, batch: int, seats: int) -> None:
+    def __init__(
+        self, spec: ModelSpec, deployment: Deployment, batch: int, seats: int, layout: Layout | None
+    ) -> None:
         self.spec, self.deployment, self.batch, self.seats = spec, deployment, batch, seats
         self.is_vllm = deployment.engine.name == "vllm"
-        self.layout = layout_of(spec, deployment) if self.is_vllm else None
+        self.layout = (layout or layout_of(spec, deployment)) if self.is_vllm else None
 
     def pool(self, kv_bytes: float) -> Pool | Pools | None:
         if kv_bytes <= 0:

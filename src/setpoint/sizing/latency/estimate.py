@@ -151,7 +151,7 @@ def prepare(requests: Sequence[Request], fit: Coefficients) -> tuple[Cases, Tune
                 r.shape,
                 r.accelerator,
                 r.split,
-                tokens=new / _chunks(r),
+                tokens=new / chunks_of(r),
                 sequences=1.0,
                 context=r.cached_tokens + new / 2,
                 prefill=True,
@@ -160,7 +160,7 @@ def prepare(requests: Sequence[Request], fit: Coefficients) -> tuple[Cases, Tune
     numbers = np.array(
         [
             (
-                _chunks(r),
+                chunks_of(r),
                 r.sessions,
                 r.running,
                 r.split.dp,
@@ -175,11 +175,13 @@ def prepare(requests: Sequence[Request], fit: Coefficients) -> tuple[Cases, Tune
     ).T
     stacks = [stack_of(r.shape, r.accelerator, r.backend) for r in requests]
     distinct = tuple(dict.fromkeys(stacks))
-    of_row = np.array([distinct.index(s) for s in stacks])
+    index = {one: number for number, one in enumerate(distinct)}
+    of_row = np.array([index[one] for one in stacks])
     return Cases(stack(decode), stack(verify), stack(prefill), *numbers), tuned_rows(fit.values, distinct, of_row)
 
 
-def _chunks(request: Request) -> int:
+def chunks_of(request: Request) -> int:
+    """Steps that a prompt is prefilled in."""
     return -int(-(request.input_tokens - request.cached_tokens) // request.chunk_tokens)
 
 

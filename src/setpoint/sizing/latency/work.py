@@ -6,7 +6,7 @@ collectives. How far from the peak a real engine stays is the matter of ``tuned`
 
 import math
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -98,13 +98,15 @@ class Work(Generic[N]):
 
 def stack(works: Sequence[Work[float]]) -> Work[FloatArray]:
     """Many steps as columns."""
-    table = np.array([astuple(work) for work in works], dtype=np.float64).reshape(len(works), len(fields(Work)))
-    return Work(*table.T)
+    names = [field.name for field in fields(Work)]
+    table = np.array([[getattr(work, name) for name in names] for work in works], dtype=np.float64)
+    return Work(*table.reshape(len(works), len(names)).T)
 
 
-def coverage(experts: int, per_token: int, tokens: float) -> float:
+def coverage(experts: int, per_token: int, tokens: N) -> N:
     """Expected number of distinct experts that tokens reach when each picks ``per_token`` of them evenly."""
-    return experts * -math.expm1(tokens * math.log1p(-per_token / experts)) if per_token < experts else float(experts)
+    missed = math.log1p(-per_token / experts) if per_token < experts else -math.inf
+    return -experts * np.expm1(tokens * missed)  # type: ignore[no-any-return]
 
 
 def step(
@@ -112,12 +114,12 @@ def step(
     accelerator: Accelerator,
     split: Split,
     *,
-    tokens: float,
-    sequences: float,
+    tokens: N,
+    sequences: N,
     context: float,
     prefill: bool,
-) -> Work[float]:
-    """The work of one pass through the whole model.
+) -> Work[N]:
+    """The work of one pass through the whole model, or of passes with several numbers of tokens at once.
 
     Args:
         shape: The model.
@@ -132,28 +134,29 @@ def step(
     total = [sum(column) for column in zip(*rows, strict=True)]
     bandwidth = accelerator.bandwidth_bytes_per_s.value
     head = _products(shape.head, sequences * split.dp / split.stage, accelerator)
+    none = tokens * 0.0
     hop = tokens * shape.hidden * ACTIVATION_BYTES / accelerator.links.slowest(split.accelerators)
     return Work(
-        weights_s=total[0] + shape.head.size / split.stage / bandwidth,
-        experts_s=total[1],
-        cache_s=total[2],
-        wide_s=total[3] + head[0],
-        eight_s=total[4] + head[1],
-        four_s=total[5] + head[2],
-        routed_s=total[6],
-        row_s=total[7],
-        attention_s=total[8],
-        reduced_s=total[9] + (split.pp - 1) * hop,
-        reduced_steps=total[10] + (split.pp - 1),
+        weights_s=none + total[0] + shape.head.size / split.stage / bandwidth,
+        experts_s=none + total[1],
+        cache_s=none + total[2],
+        wide_s=none + total[3] + head[0],
+        eight_s=none + total[4] + head[1],
+        four_s=none + total[5] + head[2],
+        routed_s=none + total[6],
+        row_s=none + total[7],
+        attention_s=none + total[8],
+        reduced_s=none + total[9] + (split.pp - 1) * hop,
+        reduced_steps=none + total[10] + (split.pp - 1),
         pass_s=shape.depth * tokens * shape.hidden * ACTIVATION_BYTES / bandwidth,
-        launches=float(shape.launches),
+        launches=none + shape.launches,
         tokens=tokens,
     )
 
 
-def _products(weights: Matrices, rows: float, chip: Accelerator) -> tuple[float, float, float]:
+def _products(weights: Matrices, rows: N, chip: Accelerator) -> tuple[N | float, N | float, N | float]:
     """Seconds at peak for ``rows`` rows through matrices, in 16, 8 and 4 bits as the chip computes them."""
-    seconds = [0.0, 0.0, 0.0]
+    seconds: list[N | float] = [0.0, 0.0, 0.0]
     for precision, parameters in weights.parameters.items():
         used = chip.computes_in(precision)
         slot = {"fp8": 1, "int8": 1, "fp4": 2}.get(used, 0)
@@ -166,11 +169,11 @@ def _layers(
     shape: Shape,
     chip: Accelerator,
     split: Split,
-    tokens: float,
-    sequences: float,
+    tokens: N,
+    sequences: N,
     context: float,
     prefill: bool,  # noqa: FBT001 - one call, by position
-) -> tuple[float, ...]:
+) -> tuple[N | float, ...]:
     bandwidth = chip.bandwidth_bytes_per_s.value
     everywhere = tokens * split.dp
     attended = min(context, kind.window) if kind.window else context
@@ -184,7 +187,9 @@ def _layers(
     projected = _products(kind.attention, tokens / split.tp, chip)
     copied = _products(kind.replicated, tokens, chip)
     passed = _products(kind.dense, everywhere / split.stage, chip)
-    experts = routed = row = 0.0
+    experts: N | float = 0.0
+    routed: N | float = 0.0
+    row: N | float = 0.0
     if kind.experts:
         reached = coverage(kind.experts, kind.experts_per_token, everywhere)
         experts = reached * kind.expert.size / split.stage
@@ -205,12 +210,13 @@ def _layers(
     return tuple(kind.count * value for value in one)
 
 
-def _collectives(kind: LayerKind, shape: Shape, split: Split, tokens: float) -> tuple[float, float]:
+def _collectives(kind: LayerKind, shape: Shape, split: Split, tokens: N) -> tuple[N | float, float]:
     """Bytes that one rank sends in one layer, and its collectives times the logarithm of the ranks."""
     if split.stage == 1:
         return 0.0, 0.0
     row = shape.hidden * ACTIVATION_BYTES
-    sent = steps = 0.0
+    sent: N | float = 0.0
+    steps = 0.0
     if split.tp > 1:
         # An all-reduce after attention and, unless attention is data-parallel, one after the MLP.
         reduces = 1 if split.dp > 1 else 2
