@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from setpoint.hardware import Accelerator, Fleet
 from setpoint.models.layer import Experts
 from setpoint.models.spec import ModelSpec
+from setpoint.sizing.deployment import is_latent
 
 SERVERS_AT_MOST = 4
 """A replica is spread over so many servers at most; larger ones exist and are built, not picked from a list."""
@@ -58,6 +59,14 @@ def sizes(chip: Accelerator, available: int | None) -> list[int]:
     return sorted(found | ({available} if available is not None else set()))
 
 
+def worth(count: int, smallest: int | None) -> bool:
+    """Whether a larger replica is worth a look, where one may have as many accelerators as one wants.
+
+    A replica of more than four times the accelerators that hold the model loses more to links than it gains.
+    """
+    return smallest is None or count <= 4 * smallest
+
+
 def layouts(spec: ModelSpec, chip: Accelerator, count: int) -> Iterator[Layout]:
     """Splits of one replica of that many accelerators.
 
@@ -77,9 +86,15 @@ def layouts(spec: ModelSpec, chip: Accelerator, count: int) -> Iterator[Layout]:
     if count > 1 and any(isinstance(layer.feed_forward, Experts) for layer in spec.layers):
         if count <= joined:
             yield Layout(tp=count, expert=True)
-        yield Layout(dp=count, expert=True)
+        if _copied(spec, count):
+            yield Layout(dp=count, expert=True)
         if count > joined:
             yield Layout(tp=joined, dp=count // joined, expert=True)
+
+
+def _copied(spec: ModelSpec, ranks: int) -> bool:
+    """Whether tensor parallelism would copy keys, so that data-parallel attention keeps more."""
+    return is_latent(spec) or any(getattr(layer.mixer, "kv_heads", ranks) < ranks for layer in spec.layers)
 
 
 def fleets(hardware: Sequence[Fleet] | None, known: Mapping[str, Accelerator]) -> list[tuple[Accelerator, int | None]]:

@@ -101,15 +101,14 @@ def _times(requests: Sequence[Request], grid: FloatArray, fit: Coefficients) -> 
     index = {one: number for number, one in enumerate(distinct)}
     terms = tuned_rows(fit.values, distinct, np.repeat([index[one] for one in stacks], points))
     flat, zero = grid.ravel(), np.zeros(grid.size)
-    work = _joined(decode, points)
-    chunks = np.repeat([float(chunks_of(r)) for r in requests], points)
+    work, chunks = _joined(decode, 1), np.repeat([float(chunks_of(r)) for r in requests], points)
     cases = Cases(work, work, _joined(prefill, points), chunks, flat, flat, *numbers, zero, zero)
     return times(cases, terms)
 
 
 def _joined(works: Sequence[Work[FloatArray]], points: int) -> Work[FloatArray]:
     names = [field.name for field in fields(Work)]
-    return Work(*(np.concatenate([np.broadcast_to(getattr(w, n), points) for w in works]) for n in names))
+    return Work(*(np.repeat(np.concatenate([getattr(w, n) for w in works]), points) for n in names))
 
 
 def _most(request: Request) -> float:

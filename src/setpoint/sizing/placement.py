@@ -18,7 +18,7 @@ from setpoint.models.resolve import Model
 from setpoint.models.spec import ModelSpec
 from setpoint.sizing import overheads
 from setpoint.sizing.calibration import Calibration
-from setpoint.sizing.candidates import Layout, fleets, layouts, reach, sizes
+from setpoint.sizing.candidates import Layout, fleets, layouts, reach, sizes, worth
 from setpoint.sizing.capacity import Capacity, Curve, at_loads, capacities, completed_per_s
 from setpoint.sizing.constraints import (
     Finding,
@@ -296,7 +296,7 @@ class _Planner:
         """Candidates of one chip and precision; beyond one server only where one does not hold the model."""
         found: list[_Fitting] = []
         for count in sizes(chip, available):
-            if available is None and found and count > reach(chip):
+            if available is None and found and (count > reach(chip) or not worth(count, found[0].candidate.count)):
                 break
             for layout in layouts(self.specs[name], chip, count):
                 candidate = Candidate(chip, count, layout, name, self.specs[name] is self.q.model.spec, kv_dtype)
