@@ -107,13 +107,19 @@ def model_from(path: Path | str) -> Model:
     raise ModelSpecError(f"{path} is no model file.", fix="Give a folder, config.json, *.safetensors or *.gguf file.")
 
 
-def model_of(files: Repository) -> Model:
+def model_of(files: Repository, gguf: str = "") -> Model:
     """Everything that the files of a repository say; of tensors only headers are read.
+
+    Args:
+        files: The repository.
+        gguf: The GGUF file that is meant, where there are several.
 
     Raises:
         ModelSpecError: there is neither a ``config.json`` nor a ``.gguf`` file, or they are not understood.
     """
     names = files.names()
+    if gguf:
+        return _gguf(files, gguf)
     if "config.json" in names:
         shards: tuple[str, ...] = tuple(name for name in names if name.endswith(".safetensors"))
         if "model.safetensors.index.json" in names:
