@@ -12,7 +12,8 @@ from pathlib import Path
 from setpoint.models.resolve import model_from
 from setpoint.sizing.engine import engine_of
 from setpoint.sizing.need import need_of
-from setpoint.sizing.placement import Question, plan_placements
+from setpoint.sizing.placement import Question
+from setpoint.sizing.planner import plan_placements
 from setpoint.workload.reading import load_card
 
 ROOT = Path(__file__).parents[1]
@@ -29,8 +30,9 @@ def main(paths: list[str]) -> None:
             start = time.perf_counter()
             plan = plan_placements(Question(model, engine_of("vllm", "0.27.0"), need=need))
             taken.append(time.perf_counter() - start)
+        name = Path(path).parent.name if Path(path).name == "config.json" else Path(path).stem
         print(
-            f"{Path(path).parent.name if Path(path).name == 'config.json' else Path(path).stem}: first {taken[0]:.2f} s, "
+            f"{name}: first {taken[0]:.2f} s, "
             f"median {statistics.median(taken):.2f} s, {len(plan.placements)} placements, {len(plan.rejected)} rejected"
         )
 

@@ -12,7 +12,9 @@ from setpoint.units import format_bytes, format_number
 group = typer.Typer(no_args_is_help=True, help="Accelerators: list, show, and probe this machine.")
 app.add_typer(group, name="hardware")
 
-OwnFile = Annotated[Path | None, typer.Option("--hardware-file", help="Your own accelerators and prices (YAML or CSV).")]
+OwnFile = Annotated[
+    Path | None, typer.Option("--hardware-file", help="Your own accelerators and prices (YAML or CSV).")
+]
 _NARROW = 90
 
 
@@ -84,7 +86,8 @@ def probe_machine(*, json: Json = False) -> None:
         return
     console = stdout()
     rows = [
-        (m.name, _rate(m.median, m.unit), f"{_rate(m.low, m.unit)} to {_rate(m.high, m.unit)}") for m in found.measurements
+        (m.name, _rate(m.median, m.unit), f"{_rate(m.low, m.unit)} to {_rate(m.high, m.unit)}")
+        for m in found.measurements
     ]
     console.print(table((f"measured, {found.processors} processors", "median", "spread"), rows))
     if found.gpus == "unsupported":

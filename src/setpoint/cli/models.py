@@ -55,7 +55,8 @@ def show(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="MODEL", help="Folder, config.json, *.safetensors, *.gguf, or [hf://]org/name[/file.gguf][@revision]."
+            metavar="MODEL",
+            help="Folder, config.json, *.safetensors, *.gguf, or [hf://]org/name[/file.gguf][@revision].",
         ),
     ],
     *,

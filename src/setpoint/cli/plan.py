@@ -49,7 +49,9 @@ def place(
     max_model_len: MaxModelLen = None,
     top: Annotated[int, typer.Option(min=1, max=10_000, help="Placements to show.")] = 5,
     hardware_file: HardwareFile = None,
-    log: Annotated[Path | None, typer.Option(help="Start-up log of the same stack; its terms replace assumed ones.")] = None,
+    log: Annotated[
+        Path | None, typer.Option(help="Start-up log of the same stack; its terms replace assumed ones.")
+    ] = None,
     spare: Annotated[int, typer.Option(min=0, max=1000, help="Replicas for failover.")] = 0,
     peak_to_mean: Annotated[float | None, typer.Option(min=1, max=1000, help="Busiest hour over the mean.")] = None,
     hosted: Annotated[
@@ -58,7 +60,7 @@ def place(
     runs: opt.Runs = opt.RUNS,
     json: Json = False,
 ) -> None:
-    """Rank placements of a model for a card; `setpoint plan CARD` is short for it. Exit 0 one keeps it, 1 none, 3 open."""
+    """Rank placements of a model; `setpoint plan CARD` is short for it. Exit 0: one keeps the card; 1: none; 3: open."""
     from setpoint.clock import utc_now
     from setpoint.engines.hub import model_named
     from setpoint.hardware import catalogue
@@ -66,7 +68,8 @@ def place(
     from setpoint.report.plan_document import plan_document
     from setpoint.report.plan_text import render_contexts, render_plan
     from setpoint.sizing.need import need_of
-    from setpoint.sizing.placement import Question, plan_placements
+    from setpoint.sizing.placement import Question
+    from setpoint.sizing.planner import plan_placements
     from setpoint.workload.card import Constraints
     from setpoint.workload.reading import load_card
 
@@ -109,7 +112,9 @@ def calibrate(
     model: Annotated[str | None, typer.Option("--model", help="Replan this model on the stack of the log.")] = None,
     engine_version: EngineVersion = None,
     max_model_len: MaxModelLen = None,
-    device_memory: Annotated[str | None, typer.Option(help='Of one device, e.g. "79.2 GiB"; the log says unless given.')] = None,
+    device_memory: Annotated[
+        str | None, typer.Option(help='Of one device, e.g. "79.2 GiB"; the log says unless given.')
+    ] = None,
     json: Json = False,
 ) -> None:
     """Solve a start-up log for activation, non-torch and graph memory, and replan from it."""

@@ -142,7 +142,7 @@ def _described(files: Repository, config: str, shards: tuple[str, ...]) -> Model
     spec = spec_from_config(
         _whole(files, config),
         quantization=_whole(files, apart) if config == "config.json" and apart in names else None,
-        name=files.name,
+        name=files.name if config == "config.json" else config.removesuffix(".json"),
         where=config,
     )
     tensors: list[Tensor] = []

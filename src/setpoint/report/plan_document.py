@@ -10,8 +10,9 @@ from setpoint.models.resolve import Model
 from setpoint.records.plans import SCHEMA_VERSION
 from setpoint.sizing.calibration import Calibration
 from setpoint.sizing.kept import kept_bytes
-from setpoint.sizing.placement import Money, Placement, Plan
+from setpoint.sizing.placement import Placement, Plan
 from setpoint.sizing.plan import MemoryPlan
+from setpoint.sizing.pricing import Money
 from setpoint.sizing.term import Range, Term
 from setpoint.workload.card import Workload
 
@@ -162,9 +163,7 @@ def placement_document(one: Placement) -> dict[str, Any]:
         "accelerators": one.accelerators,
         "memory": memory_document(one.memory),
         "goodput_requests_per_s": None if one.capacity is None else _range(one.capacity.requests_per_s),
-        "users_per_replica": None
-        if one.capacity is None or one.capacity.users is None
-        else _range(one.capacity.users),
+        "users_per_replica": None if one.capacity is None or one.capacity.users is None else _range(one.capacity.users),
         "at_load": None
         if one.estimate is None
         else {

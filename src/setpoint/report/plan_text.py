@@ -56,15 +56,14 @@ def headline(plan: Plan) -> str:
     if q.need is None:
         fits = "fits" if best.state == "met" else "may fit"
         return f"{name} {fits} on {best.candidate}."
-    money = "" if best.money is None else f", {dollars(best.money.per_unit)} a {q.need.unit}"
+    money = "" if best.money is None else f", {dollars(best.money.per_unit)} USD per {q.need.unit}"
     count = f"{best.replicas} replica{'s' if best.replicas != 1 else ''}"
     verdict = "keeps every promise that a plan can check" if best.state == "met" else "may keep the promises"
     return f"{name} on {best.candidate} {verdict}: {count}{money}."
 
 
 def _wide(shown: tuple[Placement, ...]) -> Table:
-    columns = ("placement", "verdict", "replicas", "sessions", "TTFT", "TPOT", "goodput/s", "USD/h", "USD/Mtok", "USD/unit")
-    table = _table(columns)
+    table = _table(("placement", "verdict", *(name for name, _ in _figures(shown[0]))))
     for one in shown:
         table.add_row(str(one.candidate), Text(one.state, style=STYLE[one.state]), *(v for _, v in _figures(one)))
     return table
@@ -84,7 +83,7 @@ def _figures(one: Placement) -> list[tuple[str, str]]:
     at, money, longest = one.estimate, one.money, one.memory.sessions[-1]
     return [
         ("replicas", str(one.replicas or "")),
-        ("sessions", span(longest.count, whole=True)),
+        (f"sessions of {longest.context:,}", span(longest.count, whole=True)),
         ("TTFT", "none" if at is None else seconds(at.ttft_s)),
         ("TPOT", "none" if at is None else seconds(at.tpot_s)),
         ("goodput/s", "" if one.capacity is None else span(one.capacity.requests_per_s)),
@@ -103,10 +102,9 @@ def _detail(one: Placement) -> Iterator[RenderableType]:
         cover = "no measured row is like it" if at.coverage is None else f"held for {format_share(at.coverage)} of rows"
         yield Text(f"TTFT {seconds(at.ttft_s)} and TPOT {seconds(at.tpot_s)} on average (computed; {cover})")
     if money is not None:
-        yield Text(
-            f"{dollars(money.price)} USD an hour for one accelerator ({money.sellers}); {format_share(money.utilization)} "
-            f"of what is paid delivers; at full load {format_number(money.per_million_tokens_full)} USD per million tokens"
-        )
+        full, paid = format_number(money.per_million_tokens_full), format_share(money.utilization)
+        yield Text(f"one accelerator: {dollars(money.price)} USD an hour (datasheet: {money.sellers})")
+        yield Text(f"{paid} of what is paid delivers; at full load {full} USD per million tokens")
         if money.hosted_per_hour is not None:
             even = money.break_even_requests_per_s
             words = "never" if even is None else f"from {format_number(even)} requests/s on"
@@ -204,22 +202,28 @@ def render_model(model: Model) -> RenderableType:
     rows = [
         ("type", f"{spec.model_type}, {spec.architecture or 'class not stated'}"),
         ("parameters", f"{spec.parameters / 1e9:.2f}B, {spec.active_parameters / 1e9:.2f}B active"),
-        ("weights", f"{format_bytes(spec.checkpoint_bytes)} ({spec.precision.quantized.name}, {spec.precision.method})"),
+        (
+            "weights",
+            f"{format_bytes(spec.checkpoint_bytes)} ({spec.precision.quantized.name}, {spec.precision.method})",
+        ),
         ("longest context", f"{spec.max_positions:,}" if spec.max_positions else "not stated"),
         ("cache", "; ".join(f"{n // 1024}k: {format_bytes(kept_bytes(spec, n, kv))}" for n in KEPT_AT) + f" ({kv})"),
     ]
     if model.checkpoint is not None:
         kinds = ", ".join(f"{name} {format_bytes(size)}" for name, size in model.checkpoint.items())
         rows.insert(3, ("checkpoint", kinds))
-    for kind in layer_kinds(model):
-        rows.append(("layers", f"{kind['count']} x {kind['mixer']}; {kind['feed_forward']}"))
+    rows += [("layers", f"{kind['count']} x {kind['mixer']}; {kind['feed_forward']}") for kind in layer_kinds(model)]
     if spec.mtp_layers:
         rows.append(("draft layers", str(len(spec.mtp_layers))))
-    for tower in spec.towers:
-        rows.append((tower.kind, f"{tower.parameters / 1e9:.2f}B{'' if tower.exact else ' (assumed)'}"))
+    rows += [
+        (tower.kind, f"{tower.parameters / 1e9:.2f}B{'' if tower.exact else ' (assumed)'}") for tower in spec.towers
+    ]
     licence = model.licence
     rows += [
-        ("licence", "not known: no model card" if licence is None else f"{licence.name}; commercial: {licence.commercial}"),
+        (
+            "licence",
+            "not known: no model card" if licence is None else f"{licence.name}; commercial: {licence.commercial}",
+        ),
         ("chat template", {True: "yes", False: "no", None: "not known"}[model.chat_template]),
         ("tool parser", model.parsers.tools or "none known"),
         ("reasoning parser", model.parsers.reasoning or "none known"),

@@ -76,9 +76,8 @@ def layouts(spec: ModelSpec, chip: Accelerator, count: int) -> Iterator[Layout]:
     joined = reach(chip)
     if count <= joined:
         yield Layout(tp=count)
-        if count > chip.links.domain.value and count > 1:
-            if count % 2 == 0:
-                yield Layout(tp=count // 2, pp=2)
+        if count > chip.links.domain.value and count % 2 == 0:
+            yield Layout(tp=count // 2, pp=2)
     else:
         stages = -(-count // joined)
         if count % stages == 0:

@@ -12,7 +12,7 @@ errs towards promising less.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -83,26 +83,34 @@ def _times(requests: Sequence[Request], grid: FloatArray, fit: Coefficients) -> 
         decode.append(
             step(r.shape, r.accelerator, r.split, tokens=each, sequences=each, context=context, prefill=False)
         )
-        new = r.input_tokens - r.cached_tokens
-        one = np.ones(1)
+        new, one = r.input_tokens - r.cached_tokens, np.ones(1)
+        tokens, behind = one * new / chunks_of(r), r.cached_tokens + new / 2
         prefill.append(
-            step(
-                r.shape, r.accelerator, r.split, tokens=one * new / chunks_of(r), sequences=one,
-                context=r.cached_tokens + new / 2, prefill=True,
-            )  # fmt: skip
+            step(r.shape, r.accelerator, r.split, tokens=tokens, sequences=one, context=behind, prefill=True)
         )
     points = grid.shape[1]
-    numbers = [
-        np.repeat(np.array([value(r) for r in requests], dtype=np.float64), points)
-        for value in (lambda r: r.split.dp, lambda r: r.split.pp, lambda r: r.output_tokens)
-    ]
+
+    def column(values: Iterable[float]) -> FloatArray:
+        return np.repeat(np.array(list(values), dtype=np.float64), points)
+
     stacks = [stack_of(r.shape, r.accelerator, r.backend) for r in requests]
     distinct = tuple(dict.fromkeys(stacks))
-    index = {one: number for number, one in enumerate(distinct)}
-    terms = tuned_rows(fit.values, distinct, np.repeat([index[one] for one in stacks], points))
-    flat, zero = grid.ravel(), np.zeros(grid.size)
-    work, chunks = _joined(decode, 1), np.repeat([float(chunks_of(r)) for r in requests], points)
-    cases = Cases(work, work, _joined(prefill, points), chunks, flat, flat, *numbers, zero, zero)
+    index = {found: number for number, found in enumerate(distinct)}
+    terms = tuned_rows(fit.values, distinct, np.repeat([index[found] for found in stacks], points))
+    flat, zero, work = grid.ravel(), np.zeros(grid.size), _joined(decode, 1)
+    cases = Cases(
+        decode=work,
+        verify=work,
+        prefill=_joined(prefill, points),
+        chunks=column(float(chunks_of(r)) for r in requests),
+        sessions=flat,
+        running=flat,
+        ranks=column(r.split.dp for r in requests),
+        stages=column(r.split.pp for r in requests),
+        output=column(r.output_tokens for r in requests),
+        drafting=zero,
+        draft_share=zero,
+    )
     return times(cases, terms)
 
 
@@ -141,13 +149,13 @@ def _capacity(
             users = at * (1 + need.pause_s / lasts)
         ends.append((rate, at, users, binding))
     low, high = (min(end[0] for end in ends), max(end[0] for end in ends))
-    users = sorted(end[2] for end in ends)
+    served = sorted(end[2] for end in ends)
     expected = ends[1]
     e2e = t.ttft_s + request.output_tokens * t.tpot_s
     capacity = Capacity(
         Range(low, expected[0], high),
         expected[1],
-        None if need.users is None else Range(users[0], expected[2], users[2]),
+        None if need.users is None else Range(served[0], expected[2], served[2]),
         expected[3],
     )
     return capacity, Curve(sessions, np.maximum.accumulate(sessions / e2e), e2e)
@@ -191,7 +199,9 @@ def predicted(limit: Limit, request: Request, t: Times, slow_ttft: float = 1.0, 
             return np.asarray(np.where(stalled, t.step_s + t.chunk_s, t.step_s) * slow_tpot)
 
 
-def at_loads(requests: Sequence[Request], curves: Sequence[Curve], need: Need, replicas: Sequence[int]) -> list[Estimate]:
+def at_loads(
+    requests: Sequence[Request], curves: Sequence[Curve], need: Need, replicas: Sequence[int]
+) -> list[Estimate]:
     """What sessions of one replica see when the card's load is shared by so many replicas."""
     loaded = []
     for request, curve, count in zip(requests, curves, replicas, strict=True):

@@ -106,7 +106,9 @@ def budget_findings(
             reason = f"The budget is in {budget.currency}, the prices known here are in USD."
             found.append(Finding("budget", "undecided", reason))
         elif cost is None:
-            found.append(Finding("budget", "undecided", f"{limit:g} USD {words}: no price of this accelerator is known."))
+            found.append(
+                Finding("budget", "undecided", f"{limit:g} USD {words}: no price of this accelerator is known.")
+            )
         else:
             state: State = "undecided"
             if cost.high <= limit:

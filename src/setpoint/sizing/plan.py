@@ -169,9 +169,7 @@ def _accounts(
 class _Holder:
     """What bytes for the cache become, by engine."""
 
-    def __init__(
-        self, spec: ModelSpec, deployment: Deployment, batch: int, seats: int, layout: Layout | None
-    ) -> None:
+    def __init__(self, spec: ModelSpec, deployment: Deployment, batch: int, seats: int, layout: Layout | None) -> None:
         self.spec, self.deployment, self.batch, self.seats = spec, deployment, batch, seats
         self.is_vllm = deployment.engine.name == "vllm"
         self.layout = (layout or layout_of(spec, deployment)) if self.is_vllm else None

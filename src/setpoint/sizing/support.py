@@ -68,7 +68,9 @@ def weights_on(form: Format, chip: Accelerator) -> Support:
     if native and rank >= _NVIDIA.index(native):
         return Support("native")
     if rank >= _NVIDIA.index(widened):
-        return Support("widened", f"{form.name.upper()} weights are widened to 16 bits: fewer bytes, no faster products.")
+        return Support(
+            "widened", f"{form.name.upper()} weights are widened to 16 bits: fewer bytes, no faster products."
+        )
     return Support("no", f"{form.name.upper()} weights need {widened} or later; {chip.name} is {chip.architecture}.")
 
 

@@ -200,7 +200,7 @@ def _layers(
         (kind.attention.size / split.tp + kind.replicated.size + kind.dense.size / split.stage) / bandwidth,
         experts / bandwidth,
         cache / bandwidth,
-        *(sum(parts) for parts in zip(projected, copied, passed, strict=True)),
+        *(a + b + c for a, b, c in zip(projected, copied, passed, strict=True)),
         routed,
         row,
         attention / chip.rate("bf16").value,
