@@ -60,7 +60,10 @@ def place(
     runs: opt.Runs = opt.RUNS,
     json: Json = False,
 ) -> None:
-    """Rank placements of a model; `setpoint plan CARD` is short for it. Exit 0: one keeps the card; 1: none; 3: open."""
+    """Rank placements of a model; `setpoint plan CARD` is short for it.
+
+    Exit code: 0 one keeps the card, 1 none does, 3 the ranges leave it open.
+    """
     from setpoint.clock import utc_now
     from setpoint.engines.hub import model_named
     from setpoint.hardware import catalogue

@@ -18,7 +18,7 @@ from setpoint.sizing.term import Range, Term
 from setpoint.units import format_bytes, format_duration, format_number, format_share
 
 STYLE = {"met": "green", "missed": "red", "undecided": "yellow"}
-NARROW = 110
+NARROW = 150
 _EXAMPLES = 6
 
 
@@ -103,7 +103,7 @@ def _detail(one: Placement) -> Iterator[RenderableType]:
         yield Text(f"TTFT {seconds(at.ttft_s)} and TPOT {seconds(at.tpot_s)} on average (computed; {cover})")
     if money is not None:
         full, paid = format_number(money.per_million_tokens_full), format_share(money.utilization)
-        yield Text(f"one accelerator: {dollars(money.price)} USD an hour (datasheet: {money.sellers})")
+        yield Text(f"one accelerator: {dollars(money.price)} USD an hour (asked by: {money.sellers})")
         yield Text(f"{paid} of what is paid delivers; at full load {full} USD per million tokens")
         if money.hosted_per_hour is not None:
             even = money.break_even_requests_per_s

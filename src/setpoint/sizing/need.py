@@ -1,6 +1,5 @@
 """What a card asks of a placement: lengths, load, and limits on quantiles, from requests drawn as a run would."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,6 +50,7 @@ class Need:
         peak_per_s: Highest offered rate of the profile that the card states; None in closed loop.
         users: Users of a closed loop; None in open loop.
         pause_s: Of a user between requests, mean; 0 in open loop.
+        turns: Requests of a session, mean.
         requests_per_unit: Requests of one unit of work.
         unit: Its name.
         limits: Latency promises.
@@ -67,6 +67,7 @@ class Need:
     peak_per_s: float | None
     users: int | None
     pause_s: float
+    turns: float
     requests_per_unit: float
     unit: str
     limits: tuple[Limit, ...]
@@ -119,6 +120,7 @@ def need_of(card: Workload, folder: str = ".") -> Need:
         peak_per_s=peak,
         users=users,
         pause_s=float(drawn.pause.mean()) if users is not None else 0.0,
+        turns=per_session,
         requests_per_unit=per_session if card.traffic.agent is not None else 1.0,
         unit=card.contract.unit,
         limits=tuple(_limit(p, drawn) for p in card.promises if p.metric in LATENCIES),
@@ -182,8 +184,3 @@ def _assumptions(card: Workload, schedule: Schedule) -> tuple[str, ...]:
     if any(p.boundary is Boundary.SENT or p.boundary is Boundary.ANY_TOKEN for p in card.promises):
         found.append("TTFT is estimated from send to the first token, whichever boundary the promise names.")
     return tuple(found)
-
-
-def sessions_held(lengths: Sequence[int], longest: int) -> tuple[int, ...]:
-    """Lengths to give session counts for: those asked that a request may reach, ascending."""
-    return tuple(sorted({length for length in lengths if 0 < length <= longest}))

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from setpoint.sizing.capacity import Capacity, Curve, at_loads, capacities, completed_per_s
 from setpoint.sizing.constraints import Finding, State, budget_findings, hardware_findings
@@ -12,8 +12,14 @@ from setpoint.sizing.placement import Candidate, Placement, Question, Reason, Re
 from setpoint.sizing.plan import MemoryPlan
 from setpoint.sizing.pricing import money_of, profile_of
 from setpoint.sizing.support import Support
+from setpoint.sizing.term import Range
 
 ROOM = "room in the cache"
+HISTORIES = "histories in the prefix cache"
+_ENDS = {
+    ROOM: "requests wait for room in the cache",
+    HISTORIES: "histories fall out of the prefix cache and are prefilled again",
+}
 
 
 class Refused(Exception):  # noqa: N818 - a verdict on a candidate, not an error
@@ -66,7 +72,8 @@ class Judge:
             yield from (self._memory_only(one) for one in fitting)
             return
         requests = [one.request for one in fitting if one.request is not None]
-        found = capacities(requests, need)
+        loads = zip(fitting, capacities(requests, need), strict=True)
+        found = [(_kept_histories(one, need, capacity), curve) for one, (capacity, curve) in loads]
         serving = [self._serving(one.candidate, capacity) for one, (capacity, _) in zip(fitting, found, strict=True)]
         estimates = at_loads(requests, [curve for _, curve in found], need, serving)
         for one, (capacity, curve), count, estimate in zip(fitting, found, serving, estimates, strict=True):
@@ -165,18 +172,30 @@ class Judge:
                 "" if slow <= self._most(one.candidate) else f"; there are accelerators for {self._most(one.candidate)}"
             )
             yield f"If times come out at the slow end of their range, it takes {slow} replicas{enough}."
-        end = "requests wait for room in the cache" if capacity.binding == ROOM else f"{capacity.binding} is missed"
+        end = _ENDS.get(capacity.binding, f"{capacity.binding} is missed")
         if need.users is not None and capacity.users is not None:
             yield f"Beyond {capacity.users.expected:,.0f} users a replica {end}."
         else:
             yield f"Beyond {capacity.requests_per_s.expected:.3g} requests/s a replica {end}."
         yield _outgrown(one.memory)
-        if one.request is not None and one.request.cached_tokens:
+        if one.request is not None and one.request.cached_tokens and need.turns > 1:
             held = one.memory.sessions[-1].count.expected * serving
             yield (
                 f"With more than about {held:,.0f} long sessions open, histories fall out of the prefix cache and are "
                 "prefilled again."
             )
+
+
+def _kept_histories(one: Fitting, need: Need, capacity: Capacity) -> Capacity:
+    """Users who come back after a pause find their history only while the cache holds it: they are counted whole."""
+    served = capacity.users
+    if served is None or need.turns <= 1 or one.request is None or not one.request.cached_tokens:
+        return capacity
+    mean = one.request.input_tokens + one.request.output_tokens
+    held = min(one.memory.sessions, key=lambda sessions: abs(sessions.context - mean)).count
+    users = Range(min(served.low, held.low), min(served.expected, held.expected), min(served.high, held.high))
+    binding = HISTORIES if users.expected < served.expected else capacity.binding
+    return replace(capacity, users=users, binding=binding)
 
 
 def _outgrown(memory: MemoryPlan) -> str:

@@ -184,9 +184,11 @@ def _layers(
     cache += 2 * sequences * kind.state_bytes / split.tp
     per_token = kind.prefill_operations if prefill else kind.decode_operations
     attention = tokens * (attended * per_token + context * kind.scanned_operations) / split.tp
-    projected = _products(kind.attention, tokens / split.tp, chip)
-    copied = _products(kind.replicated, tokens, chip)
-    passed = _products(kind.dense, everywhere / split.stage, chip)
+    products: tuple[tuple[N | float, ...], ...] = (
+        _products(kind.attention, tokens / split.tp, chip),
+        _products(kind.replicated, tokens, chip),
+        _products(kind.dense, everywhere / split.stage, chip),
+    )
     experts: N | float = 0.0
     routed: N | float = 0.0
     row: N | float = 0.0
@@ -200,7 +202,7 @@ def _layers(
         (kind.attention.size / split.tp + kind.replicated.size + kind.dense.size / split.stage) / bandwidth,
         experts / bandwidth,
         cache / bandwidth,
-        *(a + b + c for a, b, c in zip(projected, copied, passed, strict=True)),
+        *(a + b + c for a, b, c in zip(*products, strict=True)),
         routed,
         row,
         attention / chip.rate("bf16").value,
