@@ -116,7 +116,8 @@ def test_a_wrong_field_is_named(changed: dict[str, str | None], message: str) ->
         (b"a: [", "not valid YAML near line"),
         (b"a: &a [1]\nb: *a", "aliases"),
         (b"\xff\xfe\x00", "not UTF-8"),
-        (b"[" * 100_000, "not valid YAML"),
+        (b"[" * 100_000, "nested more than 12 deep"),
+        (b"".join(b" " * i + b"a:\n" for i in range(500)), "nested more than 12 deep"),
         (b" " * (MAX_BYTES + 1), "larger than 1 MiB"),
     ],
 )
