@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from setpoint.errors import ModelSpecError
 from setpoint.models.families.registry import FAMILIES
 from setpoint.models.fields import Fields, read_json
-from setpoint.models.quantization import dtype_format, precision_of
+from setpoint.models.precision import Precision
+from setpoint.models.quantization import dtype_format, kv_of, precision_of
 from setpoint.models.spec import ModelSpec
 from setpoint.models.towers import towers_of
 
@@ -90,7 +92,7 @@ def spec_from_fields(
         hidden=hidden,
         vocabulary=text.integer("vocab_size", default=262208 if kind.startswith("gemma3") else None),
         tied=text.flag("tie_word_embeddings", default=whole.flag("tie_word_embeddings", default=body.tied)),
-        precision=precision_of(section, plain, text.text("expert_dtype", default="")),
+        precision=_with_kv(precision_of(section, plain, text.text("expert_dtype", default="")), quantization, where),
         activation_dtype=dtype.removeprefix("torch."),
         max_positions=text.integer("max_position_embeddings", "max_seq_len", "seq_length", default=0, least=0),
         towers=towers_of(whole, hidden),
@@ -115,6 +117,14 @@ def _section(whole: Fields, text: Fields, apart: Mapping[str, Any] | None) -> Fi
     if section is None:
         raise file.wrong("quantization", "an object")
     return section
+
+
+def _with_kv(precision: Precision, apart: Mapping[str, Any] | None, where: str) -> Precision:
+    """Some checkpoints state the type of their KV cache in ``hf_quant_config.json`` only."""
+    if precision.kv or apart is None:
+        return precision
+    section = Fields(apart, f"{where}: hf_quant_config.json").inner("quantization")
+    return precision if section is None else replace(precision, kv=kv_of(section))
 
 
 def _check_understood(text: Fields) -> None:

@@ -25,6 +25,7 @@ class StateKind(StrEnum):
     GDN = "gated_delta_net"
     KDA = "kimi_delta_attention"
     LIGHTNING = "lightning"
+    SHORT_CONV = "short_convolution"
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,14 +92,13 @@ class Precision:
             name: Its name from ``layers.`` on, or the whole name outside the layers.
             linear: A matrix inside the decoder or the output head; embeddings, norms and convolutions never are.
         """
+        part = name if self.exact else ""
+        while part:
+            if part in self.exact:
+                return self.exact[part]
+            part = part.rpartition(".")[0] if linear else ""
         if not linear:
             return self.unquantized
-        if self.exact:
-            part = name
-            while part:
-                if part in self.exact:
-                    return self.exact[part]
-                part = part.rpartition(".")[0]
         for rule in self.rules:
             if _compiled(rule.pattern).search(name):
                 return rule.format

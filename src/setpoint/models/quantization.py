@@ -155,7 +155,8 @@ def _skipped(s: Fields) -> list[Any]:
     return found
 
 
-def _kv(s: Fields) -> str:
+def kv_of(s: Fields) -> str:
+    """The KV element type that a section asks for; empty when it does not."""
     for name in ("kv_cache_quant_algo", "kv_cache_scheme"):
         value = s.values.get(name)
         if isinstance(value, dict):
@@ -174,7 +175,7 @@ def _fp8(s: Fields, plain: Format) -> Precision:
     form = formats.FP8 if not block else Format("fp8", 8, 32 / (block[0] * block[-1]))
     named = _quantized_layers(s) if s.has("quantized_layers") else {}
     # With named layers, what is skipped is skipped by the second quantization and stays FP8.
-    return _made("fp8", plain, form, [] if named else _skipped(s), named=named, kv=_kv(s))
+    return _made("fp8", plain, form, [] if named else _skipped(s), named=named, kv=kv_of(s))
 
 
 def _algorithm(s: Fields, name: str, group: int) -> Format:
@@ -201,9 +202,9 @@ def _quantized_layers(s: Fields) -> dict[str, Format]:
 
 def _modelopt(s: Fields, plain: Format) -> Precision:
     if s.text("quant_algo") == "MIXED_PRECISION":
-        return _made("modelopt", plain, plain, _skipped(s), named=_quantized_layers(s), kv=_kv(s))
+        return _made("modelopt", plain, plain, _skipped(s), named=_quantized_layers(s), kv=kv_of(s))
     form = _algorithm(s, "quant_algo", s.integer("group_size", default=0))
-    return _made("modelopt", plain, form, _skipped(s), kv=_kv(s))
+    return _made("modelopt", plain, form, _skipped(s), kv=kv_of(s))
 
 
 def _compressed_tensors(s: Fields, plain: Format) -> Precision:
@@ -224,7 +225,7 @@ def _compressed_tensors(s: Fields, plain: Format) -> Precision:
                 default = form
             elif isinstance(target, str):
                 named[target] = form
-    return _made("compressed-tensors", plain, default, _skipped(s), named=named, kv=_kv(s))
+    return _made("compressed-tensors", plain, default, _skipped(s), named=named, kv=kv_of(s))
 
 
 def _tensor_format(w: Fields, layout: str) -> Format:

@@ -222,6 +222,8 @@ def _recurrent(r: Recurrent, name: str, index: int, hidden: int) -> Iterator[Wei
                 rows["g_proj"] = r.inner
         case StateKind.LIGHTNING:
             rows = {"qkv_proj": 3 * r.inner, "output_gate": r.inner}
+        case StateKind.SHORT_CONV:
+            rows = {"in_proj": 3 * r.inner}
     for word, count in rows.items():
         # Two numbers a head decide nothing about memory and are kept in high precision by every known recipe.
         yield Weight(f"{name}.{word}", part, index, count, hidden, linear=word not in ("in_proj_ba", "b_proj"))

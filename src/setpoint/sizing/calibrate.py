@@ -17,22 +17,32 @@ _VLLM_VERSION = re.compile(
 )
 _SGLANG_VERSION = re.compile(r"(?i)sglang(?:==| version:? | v)(\d+\.\d+[^\s,)]*)")
 _VLLM = {
-    "weights": re.compile(rf"Model loading took {_NUMBER} ?GiB|[Mm]odel weights take {_NUMBER} ?GiB"),
-    "kv": re.compile(rf"Available KV cache memory: {_NUMBER} ?GiB|reserved for KV Cache is {_NUMBER} ?GiB"),
-    "total": re.compile(rf"total_gpu_memory \({_NUMBER} ?GiB\)"),
+    "weights": re.compile(
+        rf"Model loading took {_NUMBER} ?GiB|[Mm]odel weights take {_NUMBER} ?GiB|model weights took {_NUMBER} GB"
+        rf"|Actual usage is {_NUMBER} GiB for weight"
+    ),
+    "kv": re.compile(
+        rf"Available KV cache memory: {_NUMBER} ?GiB|reserved for KV Cache is {_NUMBER} ?GiB|kv_cache_size={_NUMBER}GiB"
+    ),
+    "total": re.compile(
+        rf"total_gpu_memory \({_NUMBER} ?GiB\)|total_gpu_memory={_NUMBER}GiB"
+        rf"|Free memory on device \([\d.]+/{_NUMBER} GiB\)"
+    ),
     "utilization": re.compile(
         rf"gpu_memory_utilization \({_NUMBER}\)|gpu_memory_utilization['\"]?[=:] ?{_NUMBER}"
-        rf"|gpu-memory-utilization[= ]{_NUMBER}"
+        rf"|gpu-memory-utilization[= ]{_NUMBER}|Desired GPU memory utilization is \({_NUMBER}, "
     ),
     "requested": re.compile(rf"Requested memory: {_NUMBER} \(util\), "),
     "budget": re.compile(rf"Requested memory: [\d.]+ \(util\), {_NUMBER} ?GiB"),
     "non_torch": re.compile(
         rf"non_torch_memory takes {_NUMBER} ?GiB|non-torch forward increase memory: {_NUMBER} ?GiB"
+        rf"|non_torch_memory={_NUMBER}GiB|{_NUMBER} GiB for non-torch memory"
     ),
     "activations": re.compile(
         rf"PyTorch activation peak memory takes {_NUMBER} ?GiB|torch peak memory increase: {_NUMBER} ?GiB"
+        rf"|{_NUMBER} GiB for peak activation"
     ),
-    "all": re.compile(rf"Total non KV cache memory: {_NUMBER} ?GiB"),
+    "peak": re.compile(rf"peak_torch_memory={_NUMBER}GiB"),
     "graphs": re.compile(rf"Graph capturing finished in {_NUMBER} secs, took {_NUMBER} ?GiB"),
     "estimate": re.compile(rf"(?i)estimated cuda ?graph memory:? {_NUMBER} ?GiB"),
     "tokens": re.compile(r"GPU KV cache size: ([\d,]+) tokens"),
@@ -112,9 +122,11 @@ def _vllm(log: str, version: str | None) -> Calibration:
             "The log states no weights or no memory of the KV cache.",
             fix="Include the lines 'Model loading took' and 'Available KV cache memory'.",
         )
-    terms, notes = [_logged("weights", weights, "Model loading took")], []
+    terms, notes = [_logged("weights", weights, "Model loading took")], list[str]()
     charged = get("estimate") if engine.charges_graphs else None
-    activations, other = get("activations"), get("non_torch")
+    activations, other, peak = get("activations"), get("non_torch"), get("peak")
+    if activations is None and peak is not None:
+        activations = peak - weights
     if activations is not None and other is not None and budget is not None:
         # What the two lines leave unexplained is context and NCCL; together they must close the budget.
         other = budget - weights - activations - kv - (charged or 0.0)

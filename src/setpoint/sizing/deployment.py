@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from setpoint.errors import UsageError
-from setpoint.models.layer import Attention, LatentAttention, Recurrent
+from setpoint.models.layer import Attention, LatentAttention, Layer, Recurrent
 from setpoint.models.spec import ModelSpec
 from setpoint.sizing.engine import Engine
 
@@ -25,13 +25,16 @@ class Deployment:
         kv_dtype: ``auto``, ``bfloat16``, ``float16``, ``fp8``, ``fp8_e5m2``, ``fp8_ds_mla``, ``int8`` or ``nvfp4``.
         state_dtype: Element type of recurrent states; empty: what the model asks for.
         block_tokens: Tokens per block (vLLM) or page (SGLang); None: the engine's default.
+        block_step: What vLLM rounds the blocks of recurrent hybrids up to; None: 16, or 64 for MLA. Some kernels need
+            more (32 for FlashInfer on Blackwell with heads of 256, 128 for CUTLASS MLA).
         max_num_batched_tokens: Tokens of one step; None: the engine's default.
         max_num_seqs: Sequences of one step; None: the engine's default.
         prefix_caching: None: the engine's default.
         speculative_tokens: Draft tokens per step; 0 without speculation.
         draft_layers: MTP layers of the model that draft; they keep keys and values like the others.
         graphs: CUDA graphs are captured.
-        hybrid_manager: vLLM's hybrid KV cache manager; False keeps everything for windows too.
+        hybrid_manager: vLLM's hybrid KV cache manager; False keeps everything for windows too, as with most KV
+            connectors. None: on where the version has it, but for chunked attention only from 0.16.
         window_share: SGLang's ``swa_full_tokens_ratio``.
         state_share: SGLang's ``mamba_full_memory_ratio``.
     """
@@ -48,13 +51,14 @@ class Deployment:
     kv_dtype: str = "auto"
     state_dtype: str = ""
     block_tokens: int | None = None
+    block_step: int | None = None
     max_num_batched_tokens: int | None = None
     max_num_seqs: int | None = None
     prefix_caching: bool | None = None
     speculative_tokens: int = 0
     draft_layers: int = 0
     graphs: bool = True
-    hybrid_manager: bool = True
+    hybrid_manager: bool | None = None
     window_share: float = 0.8
     state_share: float = 0.9
 
@@ -62,6 +66,12 @@ class Deployment:
         for name in ("max_model_len", "tp", "pp", "dp", "dcp"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} is {getattr(self, name)}, expected at least 1.")
+        for name in ("block_tokens", "block_step", "max_num_batched_tokens", "max_num_seqs"):
+            if (getattr(self, name) or 1) < 1 or getattr(self, name) == 0:
+                raise UsageError(f"{name} is {getattr(self, name)}, expected at least 1.")
+        for name in ("speculative_tokens", "draft_layers"):
+            if getattr(self, name) < 0:
+                raise UsageError(f"{name} is {getattr(self, name)}, expected at least 0.")
         if not 0 < self.utilization <= 1:
             raise UsageError(f"utilization is {self.utilization}, expected a share above 0 and at most 1.")
         if self.tp % self.dcp:
@@ -118,6 +128,20 @@ def stages(spec: ModelSpec, deployment: Deployment) -> list[range]:
         found.append(range(start, start + size))
         start += size
     return found
+
+
+def drafting(spec: ModelSpec, deployment: Deployment) -> tuple[Layer, ...]:
+    """The MTP layers that draft.
+
+    Raises:
+        UsageError: the model has fewer than the deployment uses.
+    """
+    if deployment.draft_layers > len(spec.mtp_layers):
+        raise UsageError(
+            f"draft_layers is {deployment.draft_layers}, but the model has {len(spec.mtp_layers)} MTP layers.",
+            fix="Use fewer, or describe the drafter's layers in the spec.",
+        )
+    return spec.mtp_layers[: deployment.draft_layers]
 
 
 def is_latent(spec: ModelSpec) -> bool:

@@ -48,6 +48,11 @@ class Engine:
         return self.name == "vllm" and not self.is_v0 and self.version >= (0, 10)
 
     @property
+    def groups_chunks(self) -> bool:
+        """Chunked attention too (``VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE``; version assumed)."""
+        return self.groups_layers and self.version >= (0, 16)
+
+    @property
     def counts_blocks_of_a_request(self) -> bool:
         """Concurrency is printed as blocks over blocks of a request (from 0.10), before as tokens over tokens."""
         return self.groups_layers
@@ -59,8 +64,8 @@ class Engine:
 
     @property
     def charges_graphs(self) -> bool:
-        """CUDA graphs are estimated and taken from the budget before the pool (logs: not in 0.19, in 0.21)."""
-        return self.name == "vllm" and self.version >= (0, 21)
+        """CUDA graphs are estimated and taken from the budget before the pool (logs: not in 0.19, in 0.20)."""
+        return self.name == "vllm" and self.version >= (0, 20)
 
     @property
     def caches_states(self) -> bool:

@@ -42,18 +42,21 @@ def kv_dtype_of(spec: ModelSpec, deployment: Deployment) -> str:
     asked = deployment.kv_dtype
     if asked in ("bf16", "fp16"):
         asked = {"bf16": "bfloat16", "fp16": "float16"}[asked]
+    engine = deployment.engine
     if asked == "auto":
-        engine = deployment.engine
-        sparse = any(isinstance(layer.mixer, LatentAttention) and layer.mixer.indexer for layer in spec.layers)
-        compressed = any(isinstance(layer.mixer, CompressedAttention) for layer in spec.layers)
-        if engine.name == "vllm" and (sparse or compressed):
+        follows = spec.precision.kv and engine.follows_checkpoint_kv
+        asked = spec.precision.kv if follows else spec.activation_dtype
+        if any(isinstance(layer.mixer, CompressedAttention) for layer in spec.layers):
             return "fp8_ds_mla"
-        if spec.precision.kv and engine.follows_checkpoint_kv:
-            return spec.precision.kv
-        return spec.activation_dtype
     if asked not in ELEMENT_BYTES:
         raise UsageError(f"kv_dtype is {asked!r}.", fix=f"Choose auto or one of: {', '.join(ELEMENT_BYTES)}.")
-    return asked
+    # vLLM has one FP8 layout for sparse MLA and for DeepSeek V4 (``DeepseekV32ForCausalLM`` in its model overrides).
+    own_layout = any(
+        isinstance(layer.mixer, CompressedAttention)
+        or (isinstance(layer.mixer, LatentAttention) and layer.mixer.indexer)
+        for layer in spec.layers
+    )
+    return "fp8_ds_mla" if asked.startswith("fp8") and own_layout and engine.name == "vllm" else asked
 
 
 def indexer_bytes(indexer: Indexer) -> int:
@@ -102,11 +105,13 @@ def state_bytes(mixer: Recurrent, spec: ModelSpec, deployment: Deployment) -> in
     """Bytes of one sequence's convolution window and state on a rank.
 
     The window is in the activations' type; drafting lengthens it. The state is in the type that the deployment, else
-    the model asks for. Groups of Mamba 2 that are fewer than ranks are copied.
+    the model asks for; where neither does, vLLM takes the activations' type and SGLang 32 bits. Groups of Mamba 2 that
+    are fewer than ranks are copied.
     """
     tp = deployment.tp
     plain = ELEMENT_BYTES[spec.activation_dtype]
-    name = deployment.state_dtype or mixer.state_dtype or spec.activation_dtype
+    unasked = "float32" if deployment.engine.name == "sglang" else spec.activation_dtype
+    name = deployment.state_dtype or mixer.state_dtype or unasked
     if name not in ELEMENT_BYTES:
         raise UsageError(f"state_dtype is {name!r}.", fix=f"Choose one of: {', '.join(ELEMENT_BYTES)}.")
     conv = mixer.conv_elements(deployment.speculative_tokens)

@@ -84,24 +84,28 @@ def _intermediate(layer: Layer, tp: int, hidden: int) -> float:
 def non_torch(deployment: Deployment) -> Term:
     """NCCL buffers, cuBLAS workspaces and what else is allocated outside PyTorch.
 
-    Logs: 0.05 to 0.35 GiB on one rank (9 of them), 0.25 to 0.55 on two, 0.34 to 0.43 on four.
+    Logs: 0.05 to 0.35 GiB on one rank (10 of them), 0.25 to 0.55 on two, 0.21 to 0.43 on four.
     """
     if deployment.tp * deployment.pp * deployment.dp == 1:
-        return Term("non_torch", _gib(0.05, 0.14, 0.4), "assumed", "9 logs of one rank: 0.05 to 0.35 GiB")
+        return Term("non_torch", _gib(0.05, 0.14, 0.4), "assumed", "10 logs of one rank: 0.05 to 0.35 GiB")
     wide = deployment.expert_parallel or deployment.tp * deployment.dp > 8
     high = 3.0 if wide else 1.0
-    return Term("non_torch", _gib(0.25, 0.45, high), "assumed", "6 logs of two and four ranks: 0.25 to 0.55 GiB")
+    return Term("non_torch", _gib(0.15, 0.45, high), "assumed", "7 logs of two and four ranks: 0.21 to 0.55 GiB")
 
 
 def graphs(deployment: Deployment) -> Term:
-    """CUDA graphs: logs give 0.31 to 1.44 GiB up to 0.19, 0.09 to 0.4 from 0.21, and 0.79 to 1.44 for SGLang."""
+    """CUDA graphs.
+
+    Logs: 0.1 to 1.44 GiB up to 0.19 (and 3.45 on four ranks over PCIe), 0.09 to 0.73 later, 0.79 to 1.44 for SGLang.
+    """
     if not deployment.graphs:
         return Term("graphs", _gib(0, 0, 0), "computed", "CUDA graphs are off")
     if deployment.engine.name == "sglang":
         return Term("graphs", _gib(0.5, 1.1, 2.0), "assumed", "5 SGLang logs: 0.79 to 1.44 GiB")
     if deployment.engine.charges_graphs:
-        return Term("graphs", _gib(0.05, 0.3, 1.0), "assumed", "3 logs from 0.21 on: 0.13 to 0.4 GiB")
-    return Term("graphs", _gib(0.0, 0.7, 1.6), "assumed", "10 logs up to 0.19: 0.1 to 1.44 GiB")
+        return Term("graphs", _gib(0.05, 0.3, 1.0), "assumed", "6 logs from 0.20 on: 0.09 to 0.73 GiB")
+    high = 1.6 if deployment.tp == 1 else 4.0
+    return Term("graphs", _gib(0.0, 0.7, high), "assumed", "11 logs up to 0.19: 0.1 to 1.44 GiB, one of 3.45")
 
 
 def context(deployment: Deployment) -> Term:

@@ -7,7 +7,8 @@ from fractions import Fraction
 from setpoint.errors import UsageError
 from setpoint.models.layer import Attention, CompressedAttention, LatentAttention, Layer, Recurrent, Scope
 from setpoint.models.spec import ModelSpec
-from setpoint.sizing.deployment import Deployment, has_states, is_latent, kv_heads_of_rank
+from setpoint.sizing.deployment import Deployment, drafting, has_states, is_latent, kv_heads_of_rank
+from setpoint.sizing.engine import Engine
 from setpoint.sizing.kept import (
     ELEMENT_BYTES,
     compressed_bytes,
@@ -86,12 +87,16 @@ def layer_pages(spec: ModelSpec, deployment: Deployment) -> list[LayerPage]:
     dtype = kv_dtype_of(spec, deployment)
     block = default_block(spec, deployment)
     layers = [*enumerate(spec.layers)]
-    drafting = spec.mtp_layers[: deployment.draft_layers]
-    layers += [(len(spec.layers) + number, layer) for number, layer in enumerate(drafting)]
+    drafts = drafting(spec, deployment)
+    layers += [(len(spec.layers) + number, layer) for number, layer in enumerate(drafts)]
     if has_states(spec):
         return _with_states(spec, deployment, layers, dtype, block)
     found = [LayerPage(index, page) for index, layer in layers for page in _pages(layer, deployment, dtype, block)]
-    whole = not deployment.hybrid_manager or not deployment.engine.groups_layers
+    chunked = any(one.page.kind is PageKind.CHUNKED for one in found)
+    grouped = deployment.hybrid_manager
+    if grouped is None:
+        grouped = not chunked or deployment.engine.groups_chunks
+    whole = not grouped or not deployment.engine.groups_layers
     if whole and any(one.page.kind is PageKind.FULL for one in found):
         found = [LayerPage(one.layer, replace(one.page, kind=PageKind.FULL, window=0)) for one in found]
     return found
@@ -177,7 +182,7 @@ def _with_states(
         return [
             LayerPage(index, Page(PageKind.STATE, deployment.max_model_len, size)) for index, size in states.items()
         ]
-    step = 64 if is_latent(spec) else 16
+    step = deployment.block_step or (64 if is_latent(spec) else 16)
     grown = max(block, -(-Fraction(largest) // (per_token * step)) * step)
     padded = int(per_token * grown)
     every = grown if prefix_caching(spec, deployment) else deployment.max_model_len
@@ -190,7 +195,7 @@ def _with_states(
     return found
 
 
-def of_one_size(pages: list[LayerPage], version: tuple[int, int, int]) -> list[LayerPage]:
+def of_one_size(pages: list[LayerPage], engine: Engine) -> list[LayerPage]:
     """Pages brought to the largest size: more tokens in a smaller page, or padding where that does not divide.
 
     Raises:
@@ -207,11 +212,11 @@ def of_one_size(pages: list[LayerPage], version: tuple[int, int, int]) -> list[L
         elif largest % page.size == 0:
             tokens = page.tokens * (largest // page.size)
             found.append(LayerPage(one.layer, replace(page, size=largest, tokens=tokens)))
-        elif version >= (0, 20):
+        elif engine.version >= (0, 20):
             found.append(LayerPage(one.layer, replace(page, size=largest)))
         else:
             raise UsageError(
-                f"vLLM {'.'.join(map(str, version))} cannot serve this model: a page of {page.size} bytes does not "
+                f"{engine.label} cannot serve this model: a page of {page.size} bytes does not "
                 f"divide one of {largest}.",
                 fix="Use version 0.20 or later.",
             )

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from setpoint.models.layer import Attention, Layer, Recurrent, Scope
 from setpoint.models.spec import ModelSpec
-from setpoint.sizing.deployment import Deployment, has_states, stages
+from setpoint.sizing.deployment import Deployment, drafting, has_states, stages
 from setpoint.sizing.kept import kv_dtype_of, state_bytes, token_bytes
 
 
@@ -48,7 +48,7 @@ def pools_of(spec: ModelSpec, deployment: Deployment, kv_bytes: float, state_poo
     for stage in stages(spec, deployment):
         members = [spec.layers[index] for index in stage]
         if stage.stop == len(spec.layers):
-            members += spec.mtp_layers[: deployment.draft_layers]
+            members += drafting(spec, deployment)
         sizes = [(_window(layer), token_bytes(_owning(layer), dtype, deployment.tp)) for layer in members]
         full = max(full, sum(size for window, size in sizes if not window))
         near = max(near, sum(size for window, size in sizes if window))

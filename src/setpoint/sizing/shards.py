@@ -2,7 +2,7 @@
 
 from setpoint.models.spec import ModelSpec, Stored
 from setpoint.models.weights import Component, Split
-from setpoint.sizing.deployment import Deployment, check_split, kv_heads_of_rank, stages
+from setpoint.sizing.deployment import Deployment, check_split, drafting, kv_heads_of_rank, stages
 
 MXFP4_WIDTH = 256
 """vLLM pads the intermediate size of MXFP4 experts to multiples of this on a rank (logs of gpt-oss-120b: 64.38 GiB)."""
@@ -61,6 +61,6 @@ def stage_weight_bytes(spec: ModelSpec, deployment: Deployment) -> list[float]:
                 total[-1] += size
     plain = spec.precision.unquantized.bytes_per_weight
     total[0] += sum(tower.parameters for tower in spec.towers) * plain / deployment.tp
-    last = len(spec.layers) + deployment.draft_layers
+    last = len(spec.layers) + len(drafting(spec, deployment))
     total[-1] += sum(one.size * rank_share(one, deployment) for one in spec.mtp_stored if one.layer < last)
     return total

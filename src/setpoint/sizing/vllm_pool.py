@@ -67,7 +67,7 @@ def grouped(spec: ModelSpec, deployment: Deployment) -> tuple[Group, ...]:
     if len({(one.page.kind, one.page.tokens, one.page.window) for one in pages}) == 1:
         return (_group(pages),)
     kinds: dict[Page, list[LayerPage]] = {}
-    for one in of_one_size(pages, deployment.engine.version):
+    for one in of_one_size(pages, deployment.engine):
         kinds.setdefault(one.page, []).append(one)
     counts = [len(members) for members in kinds.values()]
     size = min(counts)
@@ -145,7 +145,26 @@ def _size_within(group: Group, inside: range) -> int:
     return group.page.size * sum(index in inside for index in group.layers)
 
 
-def pool_of(spec: ModelSpec, deployment: Deployment, kv_bytes: float, batch: int) -> Pool:
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What does not depend on how much memory there is.
+
+    Attributes:
+        groups: Groups of layers.
+        block_bytes: Bytes of one block on the rank that needs most.
+    """
+
+    groups: tuple[Group, ...]
+    block_bytes: int
+
+
+def layout_of(spec: ModelSpec, deployment: Deployment) -> Layout:
+    """The layout of a deployment, to be reused for many sizes of the pool."""
+    groups = grouped(spec, deployment)
+    return Layout(groups, block_bytes(groups, spec, deployment) if groups else 0)
+
+
+def pool_of(spec: ModelSpec, deployment: Deployment, kv_bytes: float, batch: int, layout: Layout | None = None) -> Pool:
     """The pool that ``kv_bytes`` of each rank give.
 
     Args:
@@ -153,12 +172,13 @@ def pool_of(spec: ModelSpec, deployment: Deployment, kv_bytes: float, batch: int
         deployment: How it is run.
         kv_bytes: "Available KV cache memory" of the smallest rank, in bytes.
         batch: ``max_num_batched_tokens``.
+        layout: As :func:`layout_of` gives it, when it is at hand.
     """
     engine, longest = deployment.engine, deployment.max_model_len
-    groups = grouped(spec, deployment)
+    layout = layout or layout_of(spec, deployment)
+    groups, size = layout.groups, layout.block_bytes
     if not groups:
         return Pool((), 1, 0, 0, 0, 0, math.inf)
-    size = block_bytes(groups, spec, deployment)
     blocks = max(0, math.floor(kv_bytes / size))
     tokens_of_block = min(group.page.tokens for group in groups)
     needed = blocks_of_request(groups, longest, spec, deployment, batch * engine.in_flight_batches)
@@ -171,17 +191,20 @@ def pool_of(spec: ModelSpec, deployment: Deployment, kv_bytes: float, batch: int
     return Pool(groups, blocks, size, tokens_of_block, needed, tokens, concurrency)
 
 
-def longest_context(spec: ModelSpec, deployment: Deployment, kv_bytes: float, batch: int) -> int:
+def longest_context(
+    spec: ModelSpec, deployment: Deployment, kv_bytes: float, batch: int, layout: Layout | None = None
+) -> int:
     """The "estimated maximum model length": the longest request that fits, 0 when none does.
 
     With pipeline stages, versions before 0.16 compare the bytes of all layers with the pool of one stage (logged in
     0.15); the answer is then too short by about the number of stages.
     """
     whole = deployment.engine.version < (0, 16)
-    groups = grouped(spec, deployment)
+    layout = layout or layout_of(spec, deployment)
+    groups = layout.groups
     if not groups:
         return deployment.max_model_len
-    size = max(group.size for group in groups) if whole else block_bytes(groups, spec, deployment)
+    size = max(group.size for group in groups) if whole else layout.block_bytes
     blocks = math.floor(kv_bytes / size)
 
     def fits(tokens: int) -> bool:

@@ -113,6 +113,9 @@ def sparse_layers(c: Fields, count: int) -> list[bool]:
     ]
 
 
+_SHARED = ("n_shared_experts", "num_shared_experts", "num_shared_expert", "moe_num_shared_experts")
+
+
 def experts(c: Fields) -> Experts:
     """Experts from the usual fields.
 
@@ -126,7 +129,7 @@ def experts(c: Fields) -> Experts:
     if active > routed:
         raise c.wrong("num_experts_per_tok", f"at most the number of experts ({routed})")
     width = c.integer("moe_intermediate_size", "expert_intermediate_size", "intermediate_size")
-    shared_count = c.integer("n_shared_experts", "num_shared_experts", "num_shared_expert", default=0, least=0)
+    shared_count = c.integer(*_SHARED, default=0, least=0)
     if c.has("moe_shared_expert_intermediate_size"):
         shared = shared_count * c.integer("moe_shared_expert_intermediate_size")
     elif c.has("shared_expert_intermediate_size", "shared_intermediate_size", "share_expert_dim"):

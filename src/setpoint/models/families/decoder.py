@@ -75,11 +75,6 @@ def mixture(c: Fields) -> Body:
     return Body(tuple(layers), tuple(layers[-1:]) * mtp_count(c))
 
 
-def gpt_oss(c: Fields) -> Body:
-    """GPT-OSS: windows and full attention by turns, biases everywhere."""
-    return mixture(c)
-
-
 def nemotron_nas(c: Fields) -> Body:
     """DeciLM and Nemotron NAS: each block states its own heads and width, or that a part is left out."""
     blocks = c.items("block_configs")

@@ -215,3 +215,27 @@ def kimi_linear(c: Fields) -> Body:
         for index, is_sparse in enumerate(sparse)
     )
     return Body(layers, layers[-1:] * mtp_count(c))
+
+
+def lfm2(c: Fields) -> Body:
+    """LFM2: short convolutions with a few attention layers; ``full_attn_idxs`` or ``layer_types`` says which."""
+    count, hidden = c.layers(), c.integer("hidden_size")
+    kinds = layer_types(c, count, ("conv", "full_attention"))
+    full_at = set(c.whole("full_attn_idxs") or ())
+    if kinds is None and not full_at:
+        raise c.wrong("layer_types", f"{count} items, one per layer, or full_attn_idxs")
+    width = c.integer("block_ff_dim", "intermediate_size")
+    c.has("intermediate_size")
+    if c.flag("block_auto_adjust_ff_dim", default=True):
+        step = c.integer("block_multiple_of", default=256)
+        width = -(-int(2 * width / 3) // step) * step
+    net = Recurrent(StateKind.SHORT_CONV, 1, 1, hidden, 0, hidden, c.integer("conv_L_cache"))
+    full, dense = attention(c, qk_norm=True), Dense(width)
+    sparse = experts(c) if c.has("num_experts") else None
+    first = c.integer("num_dense_layers", default=0 if sparse else count, least=0)
+    layers = []
+    for index in range(count):
+        is_full = kinds[index] == "full_attention" if kinds is not None else index in full_at
+        part: FeedForward = dense if sparse is None or index < first else sparse
+        layers.append(Layer(full, part) if is_full else Layer(net, part, "conv"))
+    return Body(tuple(layers), tied=True)

@@ -10,7 +10,14 @@ from setpoint.models.weights import Component
 
 
 def _pattern(c: Fields, count: int, every: int) -> list[str]:
-    """``layer_types``, or ``every``-th layer full."""
+    """``layer_types``, or ``every``-th layer full, or by a word such as ``LLLG`` (L: window, G: full)."""
+    word = c.values.get("sliding_window_pattern")
+    if isinstance(word, str):
+        c.has("sliding_window_pattern")
+        if not word or not set(word) <= {"L", "G"}:
+            raise c.wrong("sliding_window_pattern", "a number, or letters L and G")
+        found = ["full_attention" if letter == "G" else "sliding_attention" for letter in word]
+        return layer_types(c, count, SOFTMAX) or [found[index % len(found)] for index in range(count)]
     step = c.integer("sliding_window_pattern", "_sliding_window_pattern", default=every)
     return layer_types(c, count, SOFTMAX) or [
         "full_attention" if (index + 1) % step == 0 else "sliding_attention" for index in range(count)
