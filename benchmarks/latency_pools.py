@@ -44,8 +44,10 @@ def read_pools(path: Path) -> Pools:
         )
         context = 0.9 * (record["isl"] + record["osl"] / 2)
         for kept, factor in ((decode, 1), (verify, 1 + DRAFTED)):
-            batch = float(record["decode_batch_size"]) * factor
-            kept.append(step(shape, chip, split, tokens=batch, sequences=batch, context=context, prefill=False))
+            batch = float(record["decode_batch_size"])
+            kept.append(
+                step(shape, chip, split, tokens=batch * factor, sequences=batch, context=context, prefill=False)
+            )
         stacks.append(stack_of(shape, chip, record["backend"]))
         numbers.append((shape.draft_layers / shape.depth, shape.draft_layers > 0, record["silicon_tpot_ms"] / 1e3))
     share, drafts, tpot = np.array(numbers, dtype=float).T

@@ -38,8 +38,8 @@ SYSTEMS = {
 }  # fmt: skip
 FAMILIES = {
     "DeepSeek": "DeepSeek-R1/V3", "MiniMax": "MiniMax-M2.5", "gpt-oss": "gpt-oss-120b",
-    "Llama-3.1-70B": "Llama-3.1-70B", "Llama-3.1-8B": "Llama-3.1-8B", "Qwen3-32B": "Qwen3-32B", "Qwen3.5": "Qwen3.5-397B", "Qwen3-235B": "Qwen3-235B",
-    "Kimi": "Kimi-K2.5", "GLM-5": "GLM-5",
+    "Llama-3.1-70B": "Llama-3.1-70B", "Llama-3.1-8B": "Llama-3.1-8B", "Qwen3-32B": "Qwen3-32B",
+    "Qwen3.5": "Qwen3.5-397B", "Qwen3-235B": "Qwen3-235B", "Kimi": "Kimi-K2.5", "GLM-5": "GLM-5",
 }  # fmt: skip
 _CONFIGS = {
     "DeepSeek-R1/V3": {"nvfp4": "nvidia--DeepSeek-V3.1-NVFP4", "": "deepseek-ai--DeepSeek-R1"},
@@ -262,7 +262,7 @@ def _table(rows: list[Row], left_out: dict[str, int]) -> Table:
         context = prompt + answer / 2
 
         decode.append(_decode(row, chip, split, batch, context))
-        verify.append(_decode(row, chip, split, batch * (1 + DRAFTED), context) if row.drafts else decode[-1])
+        verify.append(_decode(row, chip, split, batch, context, 1 + DRAFTED) if row.drafts else decode[-1])
         prefill.append(step(row.shape, chip, split, tokens=prompt, sequences=1.0, context=prompt / 2, prefill=True))
         numbers.append((row.sessions, running, dp, answer, row.shape.draft_layers / row.shape.depth))
         stacks.append(stack_of(row.shape, chip, row.backend))
@@ -292,5 +292,15 @@ def _table(rows: list[Row], left_out: dict[str, int]) -> Table:
     )
 
 
-def _decode(row: Row, chip: Accelerator, split: Split, tokens: float, context: float) -> Work[float]:
-    return step(row.shape, chip, split, tokens=tokens, sequences=tokens, context=context, prefill=False)
+def _decode(
+    row: Row, chip: Accelerator, split: Split, sequences: float, context: float, tokens_each: int = 1
+) -> Work[float]:
+    return step(
+        row.shape,
+        chip,
+        split,
+        tokens=sequences * tokens_each,
+        sequences=sequences,
+        context=context,
+        prefill=False,
+    )

@@ -19,6 +19,7 @@ from setpoint.errors import UsageError
 from setpoint.hardware.accelerator import Accelerator, Figure, Links, Origin, Precision, Price
 
 MAX_BYTES = 2**20
+MAX_DEPTH = 12
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The loader in C takes a tenth of the time; both make plain values only."""
 GB, GIB, TERA = 1e9, 2.0**30, 1e12
@@ -40,6 +41,13 @@ _FLOPS: Mapping[str, Precision] = {
     "fp4_tflops": "fp4",
     "int8_tops": "int8",
 }
+_OPENING = (
+    yaml.FlowSequenceStartToken,
+    yaml.FlowMappingStartToken,
+    yaml.BlockSequenceStartToken,
+    yaml.BlockMappingStartToken,
+)
+_CLOSING = (yaml.FlowSequenceEndToken, yaml.FlowMappingEndToken, yaml.BlockEndToken)
 _TEXT = ("vendor", "architecture", "link")
 _OTHER = {"power_w", "aliases", "prices", "source", "origin", "usd_per_hour", "price_date"}
 _KNOWN = {*_REQUIRED, *_FLOPS, *_TEXT, *_OTHER}
@@ -70,17 +78,26 @@ def read_accelerators(content: bytes, file: str, *, format_: str) -> Mapping[str
 
 def _from_yaml(text: str, file: str) -> dict[str, Any]:
     try:
-        # An alias would let a small file grow without bound, so none is followed.
-        if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text, Loader=_LOADER)):
-            raise UsageError(f"{file} uses YAML aliases (*name); write the values out.")
+        _check_tokens(text, file)
         raw = yaml.load(text, Loader=_LOADER)  # noqa: S506 - a safe loader either way
-    except (yaml.YAMLError, RecursionError) as error:
+    except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = "" if mark is None else f" near line {mark.line + 1}"
         raise UsageError(f"{file} is not valid YAML{where}.") from None
     if not isinstance(raw, dict):
         raise UsageError(f"{file} must be a mapping with `accelerators`.")
     return raw
+
+
+def _check_tokens(text: str, file: str) -> None:
+    """Nesting slows the parser down by its square, and an alias lets a small file grow without bound."""
+    depth = 0
+    for token in yaml.scan(text, Loader=_LOADER):
+        depth += isinstance(token, _OPENING) - isinstance(token, _CLOSING)
+        if depth > MAX_DEPTH:
+            raise UsageError(f"{file} is nested more than {MAX_DEPTH} deep; a file of accelerators is not.")
+        if isinstance(token, yaml.AliasToken):
+            raise UsageError(f"{file} uses YAML aliases (*name); write the values out.")
 
 
 def _from_csv(text: str, file: str) -> dict[str, Any]:

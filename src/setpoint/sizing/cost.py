@@ -5,7 +5,9 @@ day, so the honest figure divides what is paid by what is delivered: replicas fo
 are paid in quiet hours too.
 """
 
+import heapq
 import math
+from collections import Counter
 from dataclasses import dataclass
 
 from setpoint.errors import UsageError
@@ -13,7 +15,7 @@ from setpoint.sizing.term import Range
 
 HOUR_S = 3600.0
 MILLION = 1e6
-_MOST_REPLICAS = 10_000
+_MOST_STEPS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,28 +266,29 @@ def _usd_per_hour(replica: Replica, rates: Rates, profile: Profile, running: lis
 
 
 def _break_even(replica: Replica, rates: Rates, profile: Profile, operation: Operation, hosted: Hosted) -> float | None:
-    """The lowest mean rate at which own serving costs no more than hosted.
+    """The lowest mean rate at which own serving costs no more than hosted; None beyond ten thousand steps.
 
     Between the rates at which some period needs another replica, own cost per hour but for the network is constant
-    while hosted cost grows, so each such band has at most one crossing.
+    while hosted cost grows, so each such band has at most one crossing. ``ends`` holds, for each distinct rate of the
+    shape, the mean at which its replicas are full.
     """
     gain = hosted.usd_per_request(replica) - replica.output_tokens / MILLION * rates.network_usd_per_million_tokens
-    if gain <= 0:
+    replica_usd = replica.accelerators * rates.accelerator_usd_per_hour
+    shape = profile.scaled(1.0).requests_per_s
+    parts = Counter(shape if operation.scaled else [max(shape)] * len(shape))
+    # Of a mean of one request per second, what is paid at the least: every replica full in its period.
+    least = replica_usd / replica.requests_per_s * (1.0 if operation.scaled else max(shape))
+    if gain <= 0 or least > gain * HOUR_S:
         return None
-    shape = profile.scaled(1.0)
-    busy = sorted({rate for rate in shape.requests_per_s if rate > 0}) if operation.scaled else [shape.peak]
-    lower = 0.0
-    counts = [1] * len(busy)
-    for _ in range(_MOST_REPLICAS):
-        upper, which = min(
-            (n * replica.requests_per_s / r, i) for i, (n, r) in enumerate(zip(counts, busy, strict=True))
-        )
-        fixed_rates = Rates(rates.accelerator_usd_per_hour, 0.0, rates.storage_usd_per_hour)
-        at_top = shape.scaled(upper)
-        fixed = _usd_per_hour(replica, fixed_rates, at_top, _replicas(replica, at_top, operation))
-        crossing = max(fixed / (gain * HOUR_S), lower)
+    ends = [(replica.requests_per_s / rate, rate, 1) for rate in parts if rate > 0]
+    heapq.heapify(ends)
+    running, lower = 1.0 + operation.spare, 0.0
+    for _ in range(_MOST_STEPS):
+        upper, rate, count = ends[0]
+        crossing = max((running * replica_usd + rates.storage_usd_per_hour) / (gain * HOUR_S), lower)
         if crossing <= upper:
             return crossing
         lower = upper
-        counts[which] += 1
+        running += parts[rate] / len(shape)
+        heapq.heapreplace(ends, ((count + 1) * replica.requests_per_s / rate, rate, count + 1))
     return None

@@ -144,7 +144,7 @@ def prepare(requests: Sequence[Request], fit: Coefficients) -> tuple[Cases, Tune
         each = max(r.running / r.split.dp / r.split.pp, 1.0)
         context = r.input_tokens + r.output_tokens / 2
         decode.append(_decode(r, each, context))
-        verify.append(_decode(r, each * (1 + DRAFTED), context) if r.drafting else decode[-1])
+        verify.append(_decode(r, each, context, 1 + DRAFTED) if r.drafting else decode[-1])
         new = r.input_tokens - r.cached_tokens
         prefill.append(
             step(
@@ -185,13 +185,13 @@ def chunks_of(request: Request) -> int:
     return -int(-(request.input_tokens - request.cached_tokens) // request.chunk_tokens)
 
 
-def _decode(request: Request, tokens: float, context: float) -> Work[float]:
+def _decode(request: Request, sequences: float, context: float, tokens_each: int = 1) -> Work[float]:
     return step(
         request.shape,
         request.accelerator,
         request.split,
-        tokens=tokens,
-        sequences=tokens,
+        tokens=sequences * tokens_each,
+        sequences=sequences,
         context=context,
         prefill=False,
     )

@@ -126,15 +126,16 @@ def step(
         accelerator: Each of the accelerators.
         split: Placement of a replica.
         tokens: New tokens on one attention rank.
-        sequences: Sequences they belong to; the output matrix is applied once for each.
+        sequences: Sequences they belong to. A prompt needs one row of output, decoding one for each token.
         context: Tokens of context each new token attends to, on average.
         prefill: Whether the tokens are a prompt's.
     """
     rows = [_layers(k, shape, accelerator, split, tokens, sequences, context, prefill) for k in shape.layers]
     total = [sum(column) for column in zip(*rows, strict=True)]
     bandwidth = accelerator.bandwidth_bytes_per_s.value
-    head = _products(shape.head, sequences * split.dp / split.stage, accelerator)
     none = tokens * 0.0
+    scored = sequences if prefill else tokens
+    head = _products(shape.head, scored * split.dp / split.stage, accelerator)
     hop = tokens * shape.hidden * ACTIVATION_BYTES / accelerator.links.slowest(split.accelerators)
     return Work(
         weights_s=none + total[0] + shape.head.size / split.stage / bandwidth,
@@ -177,10 +178,9 @@ def _layers(
     bandwidth = chip.bandwidth_bytes_per_s.value
     everywhere = tokens * split.dp
     attended = min(context, kind.window) if kind.window else context
-    # A prompt reads its context once for many of its tokens; a decoded token reads all of it.
-    readers = sequences if prefill else tokens
     share = max(1 / split.tp, 1 / kind.cache_heads)
-    cache = readers * (attended * kind.cache_elements * share + context * kind.scanned_elements) * shape.cache_bytes
+    # The tokens of one sequence read its context together: those of a prompt, and drafts with the token they follow.
+    cache = sequences * (attended * kind.cache_elements * share + context * kind.scanned_elements) * shape.cache_bytes
     cache += 2 * sequences * kind.state_bytes / split.tp
     per_token = kind.prefill_operations if prefill else kind.decode_operations
     attention = tokens * (attended * per_token + context * kind.scanned_operations) / split.tp
