@@ -81,6 +81,8 @@ def _from_yaml(text: str, file: str) -> dict[str, Any]:
         _check_tokens(text, file)
         raw = yaml.load(text, Loader=_LOADER)  # noqa: S506 - a safe loader either way
     except yaml.YAMLError as error:
+        if "maximum nesting depth" in str(error):  # libyaml's own limit, met while it looks ahead
+            raise _too_deep(file) from None
         mark = getattr(error, "problem_mark", None)
         where = "" if mark is None else f" near line {mark.line + 1}"
         raise UsageError(f"{file} is not valid YAML{where}.") from None
@@ -89,13 +91,17 @@ def _from_yaml(text: str, file: str) -> dict[str, Any]:
     return raw
 
 
+def _too_deep(file: str) -> UsageError:
+    return UsageError(f"{file} is nested more than {MAX_DEPTH} deep; a file of accelerators is not.")
+
+
 def _check_tokens(text: str, file: str) -> None:
     """Nesting slows the parser down by its square, and an alias lets a small file grow without bound."""
     depth = 0
     for token in yaml.scan(text, Loader=_LOADER):
         depth += isinstance(token, _OPENING) - isinstance(token, _CLOSING)
         if depth > MAX_DEPTH:
-            raise UsageError(f"{file} is nested more than {MAX_DEPTH} deep; a file of accelerators is not.")
+            raise _too_deep(file)
         if isinstance(token, yaml.AliasToken):
             raise UsageError(f"{file} uses YAML aliases (*name); write the values out.")
 
