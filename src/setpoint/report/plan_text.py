@@ -75,7 +75,7 @@ def _listed(shown: tuple[Placement, ...]) -> Group:
         head = Text.assemble((f"{number}. {one.candidate}  ", "bold"), (one.state, STYLE[one.state]))
         parts.append(head)
         if one.capacity is not None:
-            parts.append(Text("   " + "; ".join(f"{name} {value}" for name, value in _figures(one))))
+            parts.append(Text("   " + "; ".join(f"{name} {value}" for name, value in _figures(one) if value)))
     return Group(*parts)
 
 

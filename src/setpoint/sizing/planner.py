@@ -255,14 +255,14 @@ def _rank(one: Placement) -> tuple[float, ...]:
     money = one.money
     per_unit = math.inf if money is None else money.per_unit.expected
     cost = float(f"{per_unit:.3g}")
+    changed = not one.candidate.as_stored
     bits = -one.candidate.bits
     slack = -one.memory.sessions[-1].count.expected / one.accelerators
     return (
         _ORDER[one.state],
         math.isinf(cost),
         cost,
-        one.accelerators,
-        not one.candidate.as_stored,
+        *((one.accelerators, changed) if one.capacity is not None else (changed, one.accelerators)),
         bits,
         one.candidate.kv_dtype != "auto",
         slack,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from setpoint.hardware import Accelerator, Price
 from setpoint.sizing.capacity import Capacity
-from setpoint.sizing.cost import Cost, Hosted, Operation, Profile, Rates, Replica, cost, peaked
+from setpoint.sizing.cost import Cost, Hosted, Operation, Profile, Rates, Replica, cost, peaked, usd_per_million
 from setpoint.sizing.need import Need
 from setpoint.sizing.term import Range
 
@@ -98,14 +98,16 @@ def money_of(
         found.append(cost(replica, Rates(usd), profile, Operation(spare=spare), hosted))
     expected = found[1]
     assert expected is not None
+    full = usd_per_million(price.expected * count, goodput.expected * max(need.output_tokens, 1.0))
+    paid = goodput.expected * expected.replicas
     return Money(
         price=price,
         sellers="; ".join(dict.fromkeys(p.seller for p in chip.prices)),
         per_hour=_range(found, "usd_per_hour", 1.0),
         per_million_tokens=_range(found, "usd_per_million_tokens", 1.0),
-        per_million_tokens_full=expected.usd_per_million_tokens_full,
+        per_million_tokens_full=full,
         per_unit=_range(found, "usd_per_success", need.requests_per_unit),
-        utilization=expected.utilization,
+        utilization=min(rate / paid, 1.0),
         hosted_per_hour=expected.hosted_usd_per_hour,
         break_even_requests_per_s=expected.break_even_requests_per_s,
     )

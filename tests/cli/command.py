@@ -1,0 +1,58 @@
+"""``setpoint`` as a user types it: a process of its own, in a folder of its own."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+CARD = """\
+apiVersion: setpoint/v1
+kind: Workload
+name: quick
+contract: {unit: answer, api: chat}
+traffic:
+  class: interactive
+  arrivals: {process: poisson, rate: 60/s}
+  prompt_tokens: 24
+  output_tokens: 6
+  duration: 2s
+  warmup_requests: 2
+promises:
+  - p80 ttft <= 5 s
+  - answered >= 80%
+"""
+
+
+def environment() -> dict[str, str]:
+    """Of the process: 80 columns, no colours, this checkout."""
+    return {**os.environ, "PYTHONPATH": str(ROOT / "src"), "COLUMNS": "80", "NO_COLOR": "1"}
+
+
+def setpoint(folder: Path, *arguments: str, limit_s: float = 90, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Runs one command to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "setpoint", *arguments],
+        cwd=folder,
+        env=environment() | variables,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+        timeout=limit_s,
+    )
+
+
+def answer(done: subprocess.CompletedProcess[str]) -> Any:  # noqa: ANN401 - whatever the verb answers
+    """The JSON on standard output."""
+    return json.loads(done.stdout)
+
+
+def one_message(done: subprocess.CompletedProcess[str]) -> str:
+    """The error message of a command that failed: no traceback, nothing on standard output."""
+    assert "Traceback" not in done.stderr, done.stderr
+    assert done.stdout == ""
+    start = done.stderr.rindex("setpoint: ")
+    return done.stderr[start:].strip()
