@@ -3,7 +3,7 @@
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
@@ -36,6 +36,7 @@ class Hub:
     asked: list[tuple[str, str, str, str]] = field(default_factory=list)
     url: str = ""
     storage: str = ""
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
     def listed(self) -> bytes:
         if self.listing is not None:
@@ -75,14 +76,13 @@ def _handler(hub: Hub, role: str) -> type[BaseHTTPRequestHandler]:
             return self.answer(206, content[first : last + 1])
 
         def answer(self, status: int, body: bytes) -> None:
+            with hub.lock:
+                hub.sent += len(body)
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            try:
+            with suppress(BrokenPipeError, ConnectionResetError):
                 self.wfile.write(body)
-            except (BrokenPipeError, ConnectionResetError):
-                return
-            hub.sent += len(body)
 
     return Handler
 

@@ -14,6 +14,8 @@ from setpoint.cli.output import Json, emit_json, stderr, stdout
 EXIT = {"met": 0, "missed": 1, "undecided": 3}
 LATEST = {"vllm": "0.27.0", "sglang": "0.5.13"}
 """Newest versions whose memory rules were read."""
+KEPT_REJECTIONS = 100
+"""Of a plan that is kept; the answer has all."""
 
 
 class _CardFirst(TyperGroup):
@@ -66,6 +68,7 @@ def place(
     """
     from setpoint.clock import utc_now
     from setpoint.engines.hub import model_named
+    from setpoint.errors import RecordError
     from setpoint.hardware import catalogue
     from setpoint.records.plans import plan_path, save_plan
     from setpoint.report.plan_document import plan_document
@@ -97,8 +100,11 @@ def place(
     document = plan_document(plan, loaded, utc_now().isoformat(timespec="seconds"), top=top)
     if loaded is not None:
         path = plan_path(runs, loaded.name, plan.question.model.spec.name)
-        save_plan(path, document | {"rejected": document["rejected"][:100]})
-        stderr().print(f"plan: {path}", soft_wrap=True, markup=False)
+        try:
+            save_plan(path, document | {"rejected": document["rejected"][:KEPT_REJECTIONS]})
+            stderr().print(f"plan: {path}", soft_wrap=True, markup=False)
+        except RecordError as error:
+            stderr().print(f"The plan is not kept for reports: {error}", soft_wrap=True, markup=False)
     if json:
         emit_json(document)
     else:

@@ -113,6 +113,7 @@ class HubFolder:
                 found: bytes = answer.read(length)
                 return found
         except urllib.error.HTTPError as error:
+            error.close()
             raise self._refused(error.code) from None
         except (urllib.error.URLError, HTTPException, OSError, ValueError) as error:
             raise EngineError(

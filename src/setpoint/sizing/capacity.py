@@ -2,7 +2,7 @@
 
 The latency model gives means. A quantile is taken from them so:
 
-    TTFT_q = service x (new prompt tokens at q / mean) + waiting x max(1, -ln(1 - q))
+    TTFT_q = service + prefill x (new prompt tokens at q / mean - 1) + waiting x max(1, -ln(1 - q))
     E2E_q  = TTFT_q + output tokens at q x TPOT
     TPOT_q = TPOT
     ITL_q  = a decode step, or the stall of a step that carries a prompt's chunk where more than 1 - q of steps do
@@ -185,7 +185,7 @@ def _within(
 def predicted(limit: Limit, request: Request, t: Times, slow_ttft: float = 1.0, slow_tpot: float = 1.0) -> FloatArray:
     """The promised quantile in seconds, at each load."""
     tail = max(1.0, -math.log1p(-limit.quantile)) if limit.quantile < 1 else 10.0
-    first = (t.service_s * limit.prompt_ratio + (t.queue_s + t.slot_s) * tail) * slow_ttft
+    first = (t.service_s + t.prefill_s * (limit.prompt_ratio - 1) + (t.queue_s + t.slot_s) * tail) * slow_ttft
     match limit.metric:
         case Metric.TTFT:
             return np.asarray(first)
