@@ -126,7 +126,9 @@ def test_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "local folder" in caught.value.fix
 
 
-@pytest.mark.parametrize("name", ["./missing", "missing/config.json", "no such thing", "a/b/c/d", "smollm2-135m-instruct"])
+@pytest.mark.parametrize(
+    "name", ["./missing", "missing/config.json", "no such thing", "a/b/c/d", "smollm2-135m-instruct"]
+)
 def test_a_name_of_nothing_asks_nobody(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
     monkeypatch.setenv("SETPOINT_HOME", str(tmp_path))

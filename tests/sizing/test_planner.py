@@ -252,8 +252,10 @@ def test_a_log_replaces_assumed_terms_at_its_own_split() -> None:
 
 
 def test_sglang_is_planned_too() -> None:
-    found = plan(QWEN_MOE, "H100-SXM:1", card(), engine=engine_of("sglang", "0.5.13"))
+    slow = card(replaced=(("p95 ttft <= 800 ms", "p95 ttft <= 3 s"),))
+    found = plan(QWEN_MOE, "H100-SXM:1", slow, engine=engine_of("sglang", "0.5.13"))
     assert found.state == "met"
+    assert "max_total_num_tokens=" in " ".join(found.placements[0].memory.log_lines)
 
 
 def test_conversions() -> None:

@@ -140,6 +140,9 @@ def _vllm(log: str, version: str | None) -> Calibration:
         terms.append(_logged("non_torch", max(other, 0.0), "what the other lines leave"))
     if charged is not None:
         terms.append(_logged("graphs", charged, "estimated CUDA graph memory"))
+    elif engine.charges_graphs and activations is not None:
+        # They were taken from the budget before the pool, so what the other lines leave has them already.
+        terms.append(_logged("graphs", 0.0, "within what the other lines leave"))
     elif graphs is not None:
         terms.append(_logged("graphs", max(graphs, 0.0), "Graph capturing finished"))
     tokens, blocks, longest, tp = get("tokens"), get("blocks"), get("longest"), get("tp")
