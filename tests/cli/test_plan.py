@@ -5,6 +5,7 @@ import shutil
 import struct
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -181,7 +182,7 @@ def deep(folder: Path) -> str:
     return "deep.json"
 
 
-WRONG = {
+WRONG: dict[str, tuple[Callable[[Path], str], str]] = {
     "truncated header": (lambda f: checkpoint(f, b"\1\2"), "too few for a safetensors header; it is truncated"),
     "hostile header": (
         lambda f: checkpoint(f, struct.pack("<Q", 2**62)),

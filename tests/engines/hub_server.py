@@ -47,7 +47,7 @@ class Hub:
 
 def _handler(hub: Hub, role: str) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
-        def log_message(self, format: str, *args: object) -> None:
+        def log_message(self, *args: object) -> None:
             pass
 
         def do_GET(self) -> None:

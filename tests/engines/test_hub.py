@@ -106,7 +106,7 @@ def hostile() -> bytes:
 def test_nonsense_is_one_message(
     start: Callable[..., Hub], changed: dict[str, object], error: type[SetpointError], message: str
 ) -> None:
-    start(**{"files": repository(), **changed})  # type: ignore[arg-type]
+    start(**{"files": repository(), **changed})
     with pytest.raises(error, match=message):
         model_named("acme/tiny")
 

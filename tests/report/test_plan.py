@@ -52,6 +52,8 @@ def test_the_report_of_a_run_has_the_plan_of_its_card_and_model(tmp_path: Path) 
     runs = tmp_path / "runs"
     run = runs / "20261201-100000-golden-abcdef"
     shutil.copytree(GOLDEN, run)
+    meta = msgspec.json.decode((run / "run.json").read_bytes())
+    (run / "run.json").write_bytes(msgspec.json.encode(meta | {"verdicts": []}))
     record = RunStore(runs).open(str(run))
     assert planned(runs, [record]) is None
     model = str(record.meta.target["model"])

@@ -50,7 +50,8 @@ def test_an_agent_counts_whole_sessions() -> None:
 
 def test_a_ramp_has_a_peak() -> None:
     need = need_of(parse_card(text("{process: ramp, start: 1/s, end: 3/s}"), "card.yaml"))
-    assert (need.requests_per_s, need.peak_per_s) == (pytest.approx(2), pytest.approx(3))
+    assert need.requests_per_s == pytest.approx(2)
+    assert need.peak_per_s == pytest.approx(3)
 
 
 def test_a_replay_has_the_trace_s_lengths(tmp_path: Path) -> None:

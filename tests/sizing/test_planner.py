@@ -42,7 +42,7 @@ def card(use_case: str = "chat", *, replaced: tuple[tuple[str, str], ...] = (), 
     return parse_card((text + constraints).encode(), "card.yaml")
 
 
-def plan(folder: Path, hardware: str | None, of: Workload | None = None, **more: Any) -> Plan:
+def plan(folder: Path, hardware: str | None, of: Workload | None = None, **more: object) -> Plan:
     fleets = None if hardware is None else tuple(parse_fleet(part) for part in hardware.split(","))
     asked: dict[str, Any] = {"model": model(folder), "engine": VLLM, "hardware": fleets}
     if of is not None:
@@ -199,7 +199,7 @@ def test_tighter_promises_never_raise_capacity() -> None:
 
 
 def test_spares_and_peaks_cost_more() -> None:
-    def hourly(**more: Any) -> float:
+    def hourly(**more: object) -> float:
         money = best(plan(QWEN_MOE, None, card(), **more), weights="fp8").money
         assert money is not None
         return money.per_hour.expected
