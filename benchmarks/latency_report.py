@@ -143,7 +143,7 @@ NVIDIA aiconfigurator repository (Apache-2.0; InferenceMAX and others, October 2
 {rows} rows remain of 3,477. Errors are `|estimated / measured - 1|`; bias is the median of estimated over measured.
 """
 
-_PROTOCOL = """The aim is met for the median of TTFT and missed for the others; the peer's figures are on another
+_PROTOCOL = """The aim is just reached for the median of TTFT (model held out) and missed for the others; the peer's figures are on another
 sample of the source, so they are a landmark rather than a match.
 
 ## How rows are held out
@@ -169,7 +169,8 @@ _MISSES = """## What misses, and why
 
 * **gpt-oss-120b** decodes about 20% faster than a fit without it expects: its small layers are fused further than the
   count of kernels assumes. Its TTFT on TensorRT-LLM is half of what other models suggest.
-* **Qwen3-235B on vLLM 0.12 and H200** (28 rows) is 1.8 times slower than the estimate. Untuned expert kernels would do that; the table does not say.
+* **Qwen3-235B on vLLM 0.12 and H200** (28 rows) is 1.8 times slower than the estimate. Untuned expert kernels would
+  do that; the table does not say.
 * **TTFT** is a mean over ten requests a session, with the first wave in it. Some campaigns of one configuration differ
   by 200 to 300 ms whatever the load, some rows contain stalls of nine seconds; the columns do not tell them apart.
   Equal answer lengths keep sessions in step (SGLang 0.5.1 on Qwen3-32B: every wave's prompts at once), so TTFT there is
