@@ -143,7 +143,8 @@ NVIDIA aiconfigurator repository (Apache-2.0; InferenceMAX and others, October 2
 {rows} rows remain of 3,477. Errors are `|estimated / measured - 1|`; bias is the median of estimated over measured.
 """
 
-_PROTOCOL = """The aim is just reached for the median of TTFT (model held out) and missed for the others; the peer's figures are on
+_PROTOCOL = """\
+The aim is just reached for the median of TTFT (model held out) and missed for the others; the peer's figures are on
 another sample of the source, so they are a landmark rather than a match.
 
 ## How rows are held out
