@@ -143,8 +143,9 @@ NVIDIA aiconfigurator repository (Apache-2.0; InferenceMAX and others, October 2
 {rows} rows remain of 3,477. Errors are `|estimated / measured - 1|`; bias is the median of estimated over measured.
 """
 
-_PROTOCOL = """The aim is met for the median of TTFT and missed for the others; the peer's figures are on another
-sample of the source, so they are a landmark rather than a match.
+_PROTOCOL = """\
+The aim is just reached for the median of TTFT (model held out) and missed for the others; the peer's figures are on
+another sample of the source, so they are a landmark rather than a match.
 
 ## How rows are held out
 
@@ -169,14 +170,16 @@ _MISSES = """## What misses, and why
 
 * **gpt-oss-120b** decodes about 20% faster than a fit without it expects: its small layers are fused further than the
   count of kernels assumes. Its TTFT on TensorRT-LLM is half of what other models suggest.
-* **Qwen3-235B on vLLM 0.12 and H200** (28 rows) is 1.7 times slower than the roofline with terms of every other
-  campaign. Untuned expert kernels would do that; the table does not say.
+* **Qwen3-235B on vLLM 0.12 and H200** (28 rows) is 1.8 times slower than the estimate. Untuned expert kernels would
+  do that; the table does not say.
 * **TTFT** is a mean over ten requests a session, with the first wave in it. Some campaigns of one configuration differ
   by 200 to 300 ms whatever the load, some rows contain stalls of nine seconds; the columns do not tell them apart.
   Equal answer lengths keep sessions in step (SGLang 0.5.1 on Qwen3-32B: every wave's prompts at once), so TTFT there is
   twice the estimate.
-* **Host-bound front ends**: TensorRT-LLM 1.0.0rc3 stops at about 9,000 streamed tokens per second, after which TTFT
-  grows; not modelled.
+* **Host-bound front ends** are not modelled. No row of TensorRT-LLM 1.0.0rc3 streams more than 9,300 tokens per second;
+  on the 13 rows above 7,000, TTFT is four times the estimate.
+* **Room in the cache** is counted roughly for the fit: a share of memory less the weights, with the precision of the
+  cache taken from what full rows imply. `setpoint plan` counts it by the engine's rules.
 * **Only H100, H200, B200 and B300 are measured.** On others the same terms are used, Hopper's unless the architecture
   is Blackwell, and ranges are widened by half on each side without a claim of coverage. Pipeline stages are likewise
   unmeasured.

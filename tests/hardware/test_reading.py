@@ -146,3 +146,12 @@ def test_a_file_that_is_not_there_or_of_no_known_kind(tmp_path: Path) -> None:
         catalogue(tmp_path / "none.yaml")
     with pytest.raises(UsageError, match=r"neither \.yaml nor \.csv"):
         catalogue(tmp_path / "hardware.json")
+
+
+def test_the_example_in_the_documentation_is_read() -> None:
+    page = (Path(__file__).parents[2] / "docs/hardware.md").read_text()
+    example = page.split("```yaml\n")[1].split("```")[0]
+    found = read_accelerators(example.encode(), "example", format_="yaml")["H100-SXM"]
+    assert found.usable_bytes.origin == "logged"
+    assert found.memory_bytes.source == "offer of ACME Cloud, 2026-11-30"
+    assert [(p.low, p.high, p.date) for p in found.prices] == [(2.1, 2.4, date(2026, 11, 30))]
