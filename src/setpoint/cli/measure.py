@@ -13,7 +13,7 @@ from setpoint.errors import UsageError
 from setpoint.load.search import Search
 from setpoint.records.record import RunRecord
 from setpoint.records.store import RunStore
-from setpoint.report.build import build
+from setpoint.report.build import build, planned
 from setpoint.report.text import render_text
 from setpoint.report.write import write_report
 from setpoint.workload.reading import load_card
@@ -77,7 +77,7 @@ def measure(request: Request) -> int:
                 note=note,
             )
             records, code, search = _measure(bench, request)
-        report = build(records)
+        report = build(records, planned(request.runs, records))
     written = write_report(report, request.output or _report_path(request.runs, records)) if request.report else None
     if request.json:
         answer: dict[str, Any] = {"runs": [r.id for r in records], "exit_code": code, "report": report.to_dict()}

@@ -1,10 +1,13 @@
 """Records into the content of a report."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from setpoint.errors import UsageError
 from setpoint.metrics.capacity import highest_met, lowest_missed, overall_state, undecided_between
 from setpoint.metrics.verdict import State, Verdict
+from setpoint.records.plans import find_plan
 from setpoint.records.record import RunRecord
 from setpoint.records.store import RunStore
 from setpoint.report import sections
@@ -13,8 +16,12 @@ from setpoint.report.step import Step, in_order
 from setpoint.units import format_duration, format_number, format_share
 
 
-def build(records: Sequence[RunRecord]) -> Report:
+def build(records: Sequence[RunRecord], plan: Mapping[str, Any] | None = None) -> Report:
     """The report on one run, or on the runs of a series.
+
+    Args:
+        records: The runs.
+        plan: What was planned for their card and model, as ``records.plans`` keeps it; None without.
 
     Raises:
         UsageError: no record, or records of different cards.
@@ -34,9 +41,19 @@ def build(records: Sequence[RunRecord]) -> Report:
         headline=_headline(steps) + _incomplete(steps),
         state=overall_state(steps),
         verdicts=tuple(_load_verdicts(s) for s in pivots),
-        sections=sections.all_sections(steps, pivots),
+        sections=sections.all_sections(steps, pivots, plan),
         records=tuple(_record_facts(s) for s in steps),
     )
+
+
+def planned(runs: Path, records: Sequence[RunRecord]) -> dict[str, Any] | None:
+    """The plan of the card and model of these runs; None without one.
+
+    Raises:
+        RecordError: there is one that cannot be read.
+    """
+    meta = max(records, key=lambda r: r.meta.created).meta
+    return find_plan(runs, meta.card_name, str(meta.target.get("model", "")))
 
 
 def with_series(store: RunStore, records: list[RunRecord]) -> list[RunRecord]:

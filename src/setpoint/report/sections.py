@@ -9,6 +9,7 @@ from setpoint.report import charts
 from setpoint.report.content import Block, Cell, Fact, Facts, Section, Table, Text, cells
 from setpoint.report.experiments import PROPOSALS
 from setpoint.report.hypothesis import suspect
+from setpoint.report.plan import plan_facts
 from setpoint.report.step import Step, one_per_load
 from setpoint.units import format_duration, format_number, format_share
 
@@ -16,11 +17,13 @@ SHOWN_METRICS = ("ttft", "ttft_from_sent", "ttft_any_token", "itl", "stall", "tp
 QUANTILES = (0.5, 0.95, 0.99)
 
 
-def all_sections(steps: Sequence[Step], pivots: Sequence[Step]) -> tuple[Section, ...]:
+def all_sections(
+    steps: Sequence[Step], pivots: Sequence[Step], plan: Mapping[str, Any] | None = None
+) -> tuple[Section, ...]:
     """The six, in order."""
     return (
         Section("Workload assumptions and what is not measured", tuple(_assumptions(steps))),
-        Section("Targets and baseline", tuple(_baseline(steps, pivots))),
+        Section("Targets and baseline", (*_baseline(steps, pivots), *(() if plan is None else (plan_facts(plan),)))),
         Section("Main bottleneck hypothesis", tuple(_hypothesis(steps))),
         Section("Ranked experiments", tuple(_experiments(steps))),
         Section("Acceptance criteria", tuple(_acceptance(steps, pivots))),
