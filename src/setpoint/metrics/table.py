@@ -141,8 +141,10 @@ class ExchangeTable:
         columns: dict[str, Any] = {name: np.concatenate([p.pop(name) for p in parts]) for name in names}
         columns["gap_s"] = np.frombuffer(gap_bytes, dtype=np.float32)
         columns["gap_at"] = np.cumsum(columns["gaps"]) - columns["gaps"]
+        order = np.lexsort((columns["index"], columns["scheduled_s"]))
+        for name in (*names, "gap_at"):  # one column at a time: all of them twice would be the peak of a whole run
+            columns[name] = columns[name][order]
         table = cls(**columns)
-        table = table._take(np.lexsort((table.index, table.scheduled_s)))
         _refuse_times_that_run_backwards(table)
         return table
 
@@ -189,7 +191,7 @@ class ExchangeTable:
         edges = np.zeros(len(self.gap_s) + 1, dtype=np.int8)
         np.add.at(edges, self.gap_at[some], 1)
         np.add.at(edges, self.gap_at[some] + self.gaps[some], -1)
-        return np.cumsum(edges[:-1], dtype=np.int8).view(np.bool_)
+        return np.cumsum(edges[:-1], dtype=np.int8, out=edges[:-1]).view(np.bool_)
 
     def _reduce(self, how: np.ufunc, values: npt.NDArray[Any], kind: type[np.generic]) -> npt.NDArray[Any]:
         """Reduce the entries that belong to each exchange; 0 where it has none."""
