@@ -138,7 +138,7 @@ def test_a_server_that_accepts_and_never_answers_or_stops_is_a_timeout(run: Run)
     async def work() -> None:
         for answer, words in ((silent, "took the request and did not answer"), (stalls, "began to answer and stopped")):
             async with serving(answer) as server:
-                assert words in await message_of(target(server.url), 0.1)
+                assert words in await message_of(target(server.url), 0.6)
                 await server.until_closed(1)
         async with serving(silent) as server:
             with pytest.raises(TargetError, match="no whole answer within"):

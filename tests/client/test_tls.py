@@ -121,7 +121,7 @@ def test_a_server_that_never_shakes_hands_is_a_connect_timeout(run: Run) -> None
     async def work() -> None:
         async with serving(hello) as server:
             with pytest.raises(TargetError, match=r"did not accept a connection .connect limit passed"):
-                await check(target(server.url.replace("http", "https")), timeout_s=0.1)
+                await check(target(server.url.replace("http", "https")), timeout_s=0.6)
 
     run(work())
 

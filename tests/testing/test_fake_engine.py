@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 import uvloop
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -163,6 +163,7 @@ def test_a_fault_strikes_an_answer_in_one_piece_too(dialect: Dialect) -> None:
         run(work(engine))
 
 
+@settings(deadline=None)
 @given(first=st.integers(0, 9), every=st.integers(1, 5), span=st.none() | st.integers(0, 9))
 def test_a_fault_strikes_from_its_first_to_its_last_request(first: int, every: int, span: int | None) -> None:
     last = None if span is None else first + span

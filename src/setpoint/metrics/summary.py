@@ -247,16 +247,16 @@ def _share_inside(table: ExchangeTable, window: SteadyWindow) -> Floats:
 
 
 def _tokens(table: ExchangeTable) -> Tokens:
-    answered = table.select(table.answered)
-    prompt_known = ~np.isnan(answered.prompt_tokens)
-    cached_known = prompt_known & ~np.isnan(answered.cached_tokens)
+    answered = table.answered
+    prompt_known = answered & ~np.isnan(table.prompt_tokens)
+    cached_known = prompt_known & ~np.isnan(table.cached_tokens)
     return Tokens(
-        output=int(answered.output_tokens.sum()),
-        output_counted_by_server=int(answered.counted_by_server.sum()),
-        prompt=int(answered.prompt_tokens[prompt_known].sum()) if prompt_known.any() else None,
+        output=int(table.output_tokens[answered].sum()),
+        output_counted_by_server=int((answered & table.counted_by_server).sum()),
+        prompt=int(table.prompt_tokens[prompt_known].sum()) if prompt_known.any() else None,
         prompt_counted=int(prompt_known.sum()),
-        prompt_planned=int(answered.planned_prompt_tokens[prompt_known].sum()),
-        cached=int(answered.cached_tokens[cached_known].sum()) if cached_known.any() else None,
+        prompt_planned=int(table.planned_prompt_tokens[prompt_known].sum()),
+        cached=int(table.cached_tokens[cached_known].sum()) if cached_known.any() else None,
         cached_counted=int(cached_known.sum()),
-        prompt_of_cached=int(answered.prompt_tokens[cached_known].sum()),
+        prompt_of_cached=int(table.prompt_tokens[cached_known].sum()),
     )

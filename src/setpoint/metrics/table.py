@@ -13,7 +13,7 @@ lie, and parts of a table share one array.
     gap_s    [ 1  1  1 | 3  3 | 0  0  0  0 ]
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from itertools import chain
 from typing import Any, Final, TypeAlias
@@ -44,7 +44,7 @@ COLUMNS: Final = (
     "index", "session", "turn", "warmup", "outcome", "tokens_source",
     "chunk_s", "chunk_tokens", "chunk_kinds", *_TIMES, *_COUNTS, *_REPORTED,
 )  # fmt: skip
-_BLOCK_ROWS = 65_536  # reducing in blocks: numpy casts what it reduces
+_BLOCK_ROWS = 16_384  # reducing in blocks: numpy casts what it reduces
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +141,10 @@ class ExchangeTable:
         columns: dict[str, Any] = {name: np.concatenate([p.pop(name) for p in parts]) for name in names}
         columns["gap_s"] = np.frombuffer(gap_bytes, dtype=np.float32)
         columns["gap_at"] = np.cumsum(columns["gaps"]) - columns["gaps"]
+        order = np.lexsort((columns["index"], columns["scheduled_s"]))
+        for name in (*names, "gap_at"):  # one column at a time: all of them twice would be the peak of a whole run
+            columns[name] = columns[name][order]
         table = cls(**columns)
-        table = table._take(np.lexsort((table.index, table.scheduled_s)))
         _refuse_times_that_run_backwards(table)
         return table
 
@@ -198,11 +200,12 @@ class ExchangeTable:
 
     def gaps_at_most(self, limit_s: float) -> Ints:
         """How many of each exchange's gaps are no longer than a limit."""
-        return self._reduce(np.add, self.gap_s <= np.float32(limit_s), np.int64).astype(np.int64)
+        limit = np.float32(limit_s)
+        return self._reduce(np.add, lambda part: self.gap_s[part] <= limit, np.int64).astype(np.int64)
 
     def longest_gap(self) -> Floats:
         """The longest gap of each exchange; NaN without one."""
-        longest: Floats = self._reduce(np.maximum, self.gap_s, np.float32).astype(np.float64)
+        longest: Floats = self._reduce(np.maximum, lambda part: self.gap_s[part], np.float32).astype(np.float64)
         longest[self.gaps == 0] = np.nan
         return longest
 
@@ -212,10 +215,12 @@ class ExchangeTable:
         edges = np.zeros(len(self.gap_s) + 1, dtype=np.int8)
         np.add.at(edges, self.gap_at[some], 1)
         np.add.at(edges, self.gap_at[some] + self.gaps[some], -1)
-        return np.cumsum(edges[:-1], dtype=np.int8).view(np.bool_)
+        return np.cumsum(edges[:-1], dtype=np.int8, out=edges[:-1]).view(np.bool_)
 
-    def _reduce(self, how: np.ufunc, values: npt.NDArray[Any], kind: type[np.generic]) -> npt.NDArray[Any]:
-        """Reduce the entries that belong to each exchange; 0 where it has none."""
+    def _reduce(
+        self, how: np.ufunc, values: Callable[[slice], npt.NDArray[Any]], kind: type[np.generic]
+    ) -> npt.NDArray[Any]:
+        """Reduce the entries that belong to each exchange; 0 where it has none. ``values`` gives those of a part."""
         reduced = np.zeros(len(self), dtype=kind)
         some = np.flatnonzero(self.gaps)
         some = some[np.argsort(self.gap_at[some])]
@@ -223,7 +228,7 @@ class ExchangeTable:
             first, end = self.gap_at[rows], self.gap_at[rows] + self.gaps[rows]
             # Pairs (first, end): every second segment is an exchange, the others lie between exchanges.
             edges = np.stack([first, end], axis=1).ravel()[:-1] - first[0]
-            reduced[rows] = how.reduceat(values[first[0] : end[-1]], edges, dtype=kind)[::2]
+            reduced[rows] = how.reduceat(values(slice(first[0], end[-1])), edges, dtype=kind)[::2]
         return reduced
 
     def outcomes(self) -> dict[str, int]:
