@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 import uvloop
+from benchmarks.machine import machine, print_table, shown, spread, take_priority, write
 
-from machine import machine, print_table, shown, spread, take_priority, write
 from setpoint.client.client import Client
 from setpoint.client.pending import Planned
 from setpoint.protocol.requests import Asked

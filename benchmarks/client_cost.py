@@ -21,8 +21,8 @@ from typing import Any
 import aiohttp
 import httpx
 import uvloop
+from benchmarks.machine import machine, print_table, shown, spread, take_priority, write
 
-from machine import machine, print_table, shown, spread, take_priority, write
 from setpoint.client.client import Client
 from setpoint.client.pending import Planned
 from setpoint.protocol.answer import AnswerReader

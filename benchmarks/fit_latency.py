@@ -1,6 +1,6 @@
 """Fits the terms of the latency estimate and measures it on models and systems that the fit has not seen.
 
-    python benchmarks/fit_latency.py CSV        writes coefficients.json of the package and docs/accuracy.md
+    python -m benchmarks.fit_latency CSV        writes coefficients.json of the package and docs/accuracy.md
 
 CSV is the table of measured rows; ``model_configs`` is read from beside it. Takes a few minutes on one core.
 """
@@ -257,5 +257,5 @@ def main(path: Path) -> None:
 
 if __name__ == "__main__":
     if len(sys.argv) != 2:
-        sys.exit("usage: python benchmarks/fit_latency.py CSV")
+        sys.exit("usage: python -m benchmarks.fit_latency CSV")
     main(Path(sys.argv[1]))

@@ -138,7 +138,7 @@ def _terms(content: dict[str, Any]) -> str:
 
 _HEAD = """# Accuracy of the latency estimate
 
-Made by `python benchmarks/fit_latency.py silicon_ttft_tpot.csv`; do not edit. Source: measured TTFT and TPOT in the
+Made by `python -m benchmarks.fit_latency silicon_ttft_tpot.csv`; do not edit. Source: measured TTFT and TPOT in the
 NVIDIA aiconfigurator repository (Apache-2.0; InferenceMAX and others, October 2025 to April 2026), SHA-256 {sha}….
 {rows} rows remain of 3,477. Errors are `|estimated / measured - 1|`; bias is the median of estimated over measured.
 """

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from benchmarks.machine import machine, print_table, write
 
-from machine import machine, print_table, write
 from setpoint.metrics.summary import summarise
 from setpoint.metrics.table import ExchangeTable
 from setpoint.records.exchange import Exchange, Outcome
@@ -68,7 +68,16 @@ def parent(root: Path, count: int, chunks: int) -> dict[str, dict[str, float]]:
     """Everything else, in the order of a real run."""
     found: dict[str, dict[str, float]] = {}
     writer = RunStore(root).create("memory")
-    command = [sys.executable, __file__, "--stage", "worker", str(writer.path), str(count), str(chunks)]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.memory",
+        "--stage",
+        "worker",
+        str(writer.path),
+        str(count),
+        str(chunks),
+    ]
     found["worker: journal"] = json.loads(subprocess.check_output(command))
     begun = time.perf_counter()
     table = ExchangeTable.from_record(RunRecord(writer.path))
@@ -102,7 +111,7 @@ def main() -> None:
     before = machine()
     sizes = (str(options.exchanges), str(options.chunks))
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, __file__, "--stage", "parent", folder, *sizes]
+        command = [sys.executable, "-m", "benchmarks.memory", "--stage", "parent", folder, *sizes]
         found = json.loads(subprocess.check_output(command))
     print_table(
         ("process: stage", "peak RSS so far, MiB", "seconds", "file, MiB"),

@@ -1,4 +1,4 @@
-"""How long all placements of one model on the whole catalogue take: ``PYTHONPATH=src python benchmarks/plan_speed.py``.
+"""How long all placements of one model on the whole catalogue take: ``PYTHONPATH=src python -m benchmarks.plan_speed``.
 
 Arguments are model files; without any, the fixtures of the tests. Each is planned five times after imports; the first,
 the median, the fastest and the processor time are printed, with the number of candidates.

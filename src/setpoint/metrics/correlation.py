@@ -76,7 +76,10 @@ def autocorrelation_time(series: Floats) -> float:
         return 1.0
     size = next_fast_len(2 * n, real=True)
     spectrum = rfft(centred, size)
-    covariance = irfft(spectrum * np.conj(spectrum), size)[:n]
+    power = np.square(spectrum.real)
+    power += np.square(spectrum.imag)
+    del spectrum  # as large as the series, four times over
+    covariance = irfft(power, size)[:n]
     correlation = covariance / covariance[0]
     pairs = correlation[: n // 2 * 2].reshape(-1, 2).sum(axis=1)
     negative = np.flatnonzero(pairs <= 0)
