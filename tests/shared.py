@@ -1,13 +1,14 @@
-"""Recorded facts that lie beside the project: traces, scrapes, logs, configurations.
+"""Recorded facts: those kept in ``tests/recorded``, and larger ones that lie beside the project.
 
-Tests that need them are marked ``shared``. Where the folder is absent they are not collected, and the header of the
-test run says so; every one of them has a sibling on the project's own, smaller fixtures.
+Tests that need the larger ones are marked ``shared``. Where their folder is absent they are not collected, and the
+header of the test run says so; every one of them has a sibling on the facts that are kept here.
 """
 
 import csv
 from pathlib import Path
 
 ABSENT = Path("shared-data-is-absent")
+RECORDED = Path(__file__).parent / "recorded"
 
 
 def shared_data() -> Path:
@@ -17,14 +18,22 @@ def shared_data() -> Path:
 
 
 def table(name: str) -> list[dict[str, str]]:
-    """Rows of a CSV file; none where the folder is absent."""
-    path = shared_data() / name
-    if not path.exists():
-        return []
-    with path.open(newline="", encoding="utf-8") as file:
+    """Rows of a CSV file that is kept here."""
+    with (RECORDED / name).open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
 def config(name: str) -> bytes:
-    """A model's ``config.json``."""
-    return (shared_data() / "model_configs" / f"{name}.json").read_bytes()
+    """A model's ``config.json``, as published."""
+    return _of_model(f"{name}.json").read_bytes()
+
+
+def quantization(name: str) -> bytes | None:
+    """Its ``hf_quant_config.json``; None without one."""
+    path = _of_model(f"{name}.hf_quant.json")
+    return path.read_bytes() if path.exists() else None
+
+
+def _of_model(file: str) -> Path:
+    kept = RECORDED / "model_configs" / file
+    return kept if kept.exists() else shared_data() / "model_configs" / file

@@ -11,10 +11,7 @@ from setpoint.models.spec import ModelSpec
 
 
 def stored(name: str) -> ModelSpec:
-    folder = shared.shared_data() / "model_configs"
-    apart = folder / f"{name}.hf_quant.json"
-    quantization = apart.read_bytes() if apart.exists() else None
-    return spec_from_config(shared.config(name), quantization=quantization, name=name)
+    return spec_from_config(shared.config(name), quantization=shared.quantization(name), name=name)
 
 
 def dense(

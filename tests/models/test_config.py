@@ -25,11 +25,13 @@ REFUSED = {
 }
 
 
+@pytest.mark.shared
 def test_every_file_is_read_or_listed() -> None:
     assert len(NAMES) + len(list(FOLDER.glob("*.hf_quant.json"))) == 139
     assert set(REFUSED) <= set(NAMES)
 
 
+@pytest.mark.shared
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in REFUSED])
 def test_configuration_becomes_a_spec(name: str) -> None:
     spec = stored(name)
@@ -284,3 +286,13 @@ def test_experts_beside_a_dense_part_are_matched_as_siblings() -> None:
     assert isinstance(spec.layers[0].feed_forward, Experts)
     formats = {weight.component: spec.format_of(weight).name for weight in spec.weights}
     assert (formats[Component.EXPERTS], formats[Component.MLP]) == ("nvfp4", "bf16")
+
+
+KEPT = sorted(p.stem for p in (shared.RECORDED / "model_configs").glob("*.json") if ".hf_quant" not in p.name)
+
+
+@pytest.mark.parametrize("name", [name for name in KEPT if name not in REFUSED])
+def test_configuration_that_is_kept_here_becomes_a_spec(name: str) -> None:
+    spec = stored(name)
+    assert spec.layers
+    assert 0 < spec.active_parameters <= spec.parameters * 1.001

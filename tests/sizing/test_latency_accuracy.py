@@ -1,25 +1,16 @@
 """The packaged fit against the measured rows it was made from: the file says what the rows say."""
 
 import hashlib
-from pathlib import Path
 
 import numpy as np
 import pytest
 from benchmarks.fit_latency import Errors, label, predict, ranges, summary
 from benchmarks.latency_rows import Table, placement_of, read
+from tests.shared import shared_data
 
 from setpoint.sizing.latency.terms import TERMS, packaged
 
-
-def shared(name: str) -> Path:
-    for folder in Path(__file__).resolve().parents:
-        for found in (folder / "shared/data" / name, folder.parent / "shared/data" / name):
-            if found.exists():
-                return found
-    raise AssertionError(f"shared/data/{name} is in no parent folder of {__file__}.")
-
-
-ROWS = shared("silicon_ttft_tpot.csv")
+ROWS = shared_data() / "silicon_ttft_tpot.csv"
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +23,7 @@ def fitted() -> np.ndarray:
     return np.log([packaged().values[name] for name in TERMS])
 
 
+@pytest.mark.shared
 def test_the_rows_are_those_the_fit_was_made_from() -> None:
     import json  # noqa: PLC0415
     from importlib import resources  # noqa: PLC0415
@@ -40,6 +32,7 @@ def test_the_rows_are_those_the_fit_was_made_from() -> None:
     assert raw["source_sha256"] == hashlib.sha256(ROWS.read_bytes()).hexdigest()
 
 
+@pytest.mark.shared
 def test_in_sample_errors_are_what_the_file_says(table: Table, fitted: np.ndarray) -> None:
     drafting = label(table, fitted)
     found = predict(table, fitted, drafting)
@@ -73,6 +66,7 @@ def test_ranges_hold_what_they_promise_on_models_they_were_made_without() -> Non
         assert np.mean([one[metric] for one in held]) == pytest.approx(packaged().coverage, abs=0.03)
 
 
+@pytest.mark.shared
 def test_ranges_are_between_the_tails_of_the_errors(table: Table, fitted: np.ndarray) -> None:
     found = predict(table, fitted, label(table, fitted))
     errors = Errors(found.tpot_s, found.ttft_s, np.zeros(len(table.rows)))
@@ -83,6 +77,7 @@ def test_ranges_are_between_the_tails_of_the_errors(table: Table, fitted: np.nda
             assert wide[metric][backend][0] <= low <= 1 <= high <= wide[metric][backend][1]
 
 
+@pytest.mark.shared
 def test_every_row_is_used_or_left_out_with_a_reason(table: Table) -> None:
     assert len(table.rows) + sum(table.left_out.values()) == 3477
     assert all(reason for reason in table.left_out)
