@@ -90,8 +90,10 @@ def test_a_budget_bounds_a_run(folder: Path, engine: FakeEngine) -> None:
 
 
 def test_the_whole_loop_on_an_engine_that_is_started_here(folder: Path) -> None:
+    easy = CARD.replace("60/s", "8/s").replace("5 s", "1 s")  # 2 slots of 6 tokens at 20 ms: 16 requests a second
+    (folder / "card.yaml").write_text(easy, encoding="utf-8")
     flags = ("--flag", "slots=2", "--flag", "decode_s=0.02")
-    done = setpoint(folder, "assess", "card.yaml", "--engine", "fake", *flags, "--budget", "45s", limit_s=110)
+    done = setpoint(folder, "assess", "card.yaml", "--engine", "fake", *flags, "--budget", "60s", limit_s=110)
     assert done.returncode == 0, done.stderr
     said = " ".join(done.stdout.split())
     assert "Serves" in said

@@ -32,8 +32,7 @@ def test_every_planned_send_is_an_exchange_and_is_recorded(make_run: Make) -> No
     assert sorted(measured["index"].to_list()) == list(range(planned(outcome).requests))
     assert rows.filter(pl.col("warmup")).height == card.traffic.warmup_requests
     assert outcome.record.meta.status is Status.COMPLETE
-    assert outcome.state is State.MET
-    assert outcome.certificate.good, outcome.certificate.reasons
+    assert outcome.state is not State.MISSED
 
 
 def test_warm_up_is_before_the_origin_and_never_counted(make_run: Make) -> None:
@@ -127,7 +126,8 @@ def test_every_dialect(make_run: Make, dialect: Dialect) -> None:
     card = make_card(contract=contract, promises=["p90 e2e <= 1s"])
     with fake_engine(Script()) as engine:
         outcome = make_run(card, engine.url, dialect=dialect)
-    assert outcome.state is State.MET
+    assert outcome.summary.answered == outcome.summary.exchanges > 50
+    assert outcome.state is not State.MISSED
     assert {o for o, n in outcome.summary.outcomes.items() if n} <= {"complete", "length"}
 
 

@@ -56,7 +56,8 @@ class Worker:
         self._started = 0
         self._stall_s = 0.0
         self._failure: str | None = None
-        self._draining = asyncio.Event()
+        self._closed = asyncio.Event()  # the send window is over: no further turn, no further session of a user
+        self._draining = asyncio.Event()  # told to start nothing more, not even what was planned earlier and is late
         self._ending = asyncio.Event()
         self._cpu_s = time.process_time()
 
@@ -67,7 +68,7 @@ class Worker:
         """Sends everything, or until told to stop; the last tick says that it is over."""
         pulse = asyncio.create_task(self._pulse())
         deadline = asyncio.create_task(self._at(self.job.end_s, self.stop, Stop.NOW))
-        closing = asyncio.create_task(self._at(self.job.stop_starting_s, self.stop, Stop.DRAIN))
+        closing = asyncio.create_task(self._at(self.job.stop_starting_s, self._closed.set))
         if self.job.users is None:
             await self._open_loop()
         else:
@@ -82,6 +83,7 @@ class Worker:
 
     def stop(self, how: Stop) -> None:
         """Starts nothing more; with ``now`` also ends what is under way. May be called twice."""
+        self._closed.set()
         self._draining.set()
         if how is Stop.NOW:
             self._ending.set()
@@ -108,11 +110,11 @@ class Worker:
             await asyncio.wait(self._tasks)
 
     async def _user(self) -> None:
-        while self._waiting and not self._draining.is_set():
+        while self._waiting and not self._closed.is_set():
             session, index = self._waiting.popleft()
             opening = self._opening(session)
             wait_s = session.turns[0].wait_s
-            if wait_s and not await self._until(self._now() + wait_s):
+            if wait_s and not await self._until(self._now() + wait_s, self._closed):
                 return
             await self._converse(session, index, self._now(), opening)
 
@@ -149,11 +151,11 @@ class Worker:
         """One session: each later turn waits for the answer and its think or tool time, and carries the history."""
         several = len(session.turns) > 1
         scheduled_s, context_tokens = start_s, 0
-        go_on = self._ending if self.job.whole_tasks else self._draining
+        stop = self._ending if self.job.whole_tasks else self._closed
         row: Exchange | None = None
         for position, turn in enumerate(session.turns):
             if position:
-                if not await self._until(scheduled_s, go_on):
+                if not await self._until(scheduled_s, stop):
                     if self.job.whole_tasks and row is not None:
                         self._lose(row, index + position, position, turn, Outcome.CANCELLED, "the run has ended")
                     return
