@@ -30,10 +30,12 @@ class Doubt:
     Attributes:
         reason: In words, for the reader of the verdict.
         spoils: The states that it turns into undecided.
+        of_grades: Whether it is a doubt about graded answers too, not only about times.
     """
 
     reason: str
     spoils: frozenset[State]
+    of_grades: bool = False
 
 
 def client_bound(reason: str) -> Doubt:
@@ -53,7 +55,7 @@ def still_growing(reason: str) -> Doubt:
 
 def incomplete(reason: str) -> Doubt:
     """Part of the schedule was not executed."""
-    return Doubt(f"run is incomplete: {reason}", frozenset({State.MET}))
+    return Doubt(f"run is incomplete: {reason}", frozenset({State.MET}), of_grades=True)
 
 
 def judge(
@@ -74,7 +76,7 @@ def judge(
         quality: Rows of ``quality.parquet``: what a quality promise is judged from.
     """
     if str(promise.metric) == "quality":
-        return judge_quality(promise, quality, [(s, d.reason) for d in doubts for s in d.spoils])
+        return judge_quality(promise, quality, [(s, d.reason) for d in doubts if d.of_grades for s in d.spoils])
     table = table.measured
     required = required_share(promise)
     trials = trials_of(promise, table)
