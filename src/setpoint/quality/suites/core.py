@@ -10,6 +10,7 @@ import json
 import random
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 SEED = 20_260_801
@@ -279,7 +280,7 @@ def states(r: random.Random) -> Iterator[Line]:
         )
     for number, length in enumerate((2, 3, 5, 8, 12)):
         order = r.sample(NAMES, length)
-        pairs = [f"{a} is taller than {b}." for a, b in zip(order, order[1:], strict=False)]
+        pairs = [f"{a} is taller than {b}." for a, b in pairwise(order)]
         r.shuffle(pairs)
         prompt = f"{' '.join(pairs)} Who is the tallest? Answer with the name only."
         yield task(
