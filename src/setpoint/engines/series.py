@@ -168,6 +168,13 @@ SERIES: dict[str, tuple[Series, ...]] = {
     "tgi": TGI,
     "fake": VLLM,  # the fake engine exports vLLM's names
 }
-PREFIXES = {"vllm:": "vllm", "sglang:": "sglang", "sglang_": "sglang", "trtllm_": "trtllm", "llamacpp:": "llamacpp", "tgi_": "tgi"}
+PREFIXES = {
+    "vllm:": "vllm",
+    "sglang:": "sglang",
+    "sglang_": "sglang",
+    "trtllm_": "trtllm",
+    "llamacpp:": "llamacpp",
+    "tgi_": "tgi",
+}
 PATHS = {"trtllm": "/prometheus/metrics"}
 NEEDS_FLAG = {"sglang": "--enable-metrics", "llamacpp": "--metrics"}

@@ -66,8 +66,8 @@ class Outcome:
 
     @property
     def state(self) -> State:
-        """Met when every promise is."""
-        return overall(self.verdicts)
+        """Met when every promise is that was measured here; a quality promise counts where answers were graded."""
+        return overall(v for v in self.verdicts if v.metric != "quality" or v.share is not None)
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
 """One run as a report sees it: its load, figures and verdicts, from the record alone."""
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,15 +14,22 @@ from setpoint.metrics.summary import Summary, summarise
 from setpoint.metrics.table import ExchangeTable
 from setpoint.metrics.verdict import State, Verdict
 from setpoint.records.record import RunRecord
+from setpoint.report.quality import verdicts_of
 from setpoint.units import format_number
 from setpoint.workload.card import Workload
 
 
 @dataclass(frozen=True)
 class Step:
-    """A run of a series, or the only one."""
+    """A run of a series, or the only one.
+
+    Attributes:
+        record: The run.
+        evaluations: Evaluations of the same target: they decide quality promises that load cannot show.
+    """
 
     record: RunRecord
+    evaluations: tuple[RunRecord, ...] = ()
 
     @cached_property
     def card(self) -> Workload | None:
@@ -42,19 +49,24 @@ class Step:
 
     @cached_property
     def verdicts(self) -> list[Verdict]:
-        """As recorded; judged anew, with doubt, where the run was never closed."""
+        """As recorded; judged anew, with doubt, where the run was never closed. Quality also from the evaluations."""
+        graded = verdicts_of(self.evaluations)
+        return [graded[v.promise][1] if v.share is None and v.promise in graded else v for v in self._own_verdicts()]
+
+    def _own_verdicts(self) -> list[Verdict]:
         stored = self.record.meta.verdicts
         if stored:
             return [msgspec.convert(v, Verdict) for v in stored]
         if self.card is None:
             return []
         doubt = incomplete(self.record.meta.reason or "it was not closed")
-        return judge_all(self.card.promises, ExchangeTable.from_record(self.record), doubts=[doubt])
+        table = ExchangeTable.from_record(self.record)
+        return judge_all(self.card.promises, table, doubts=[doubt], quality=self.record.quality())
 
     @property
     def state(self) -> State:
-        """Of all promises."""
-        return overall(self.verdicts)
+        """Of all promises that were measured: a quality promise that nobody measured is told beside it."""
+        return overall(v for v in self.verdicts if v.metric != "quality" or v.share is not None)
 
     @property
     def load(self) -> float:
@@ -105,6 +117,6 @@ class Step:
         return None if found is None else found.value
 
 
-def in_order(records: list[RunRecord]) -> list[Step]:
+def in_order(records: list[RunRecord], evaluations: Sequence[RunRecord] = ()) -> list[Step]:
     """Steps by load, then by time."""
-    return sorted((Step(r) for r in records), key=lambda s: (s.load, s.record.id))
+    return sorted((Step(r, tuple(evaluations)) for r in records), key=lambda s: (s.load, s.record.id))

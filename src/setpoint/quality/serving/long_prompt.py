@@ -1,5 +1,7 @@
 """``long_prompt``: nothing is cut off the head of a long prompt without a word."""
 
+from itertools import pairwise
+
 from setpoint.metrics.verdict import State
 from setpoint.quality.serving.check import Finding, Server
 from setpoint.records.exchange import Outcome
@@ -30,9 +32,10 @@ async def long_prompt(server: Server) -> Finding:
         found.append(NEEDLE in response.text)
     if len(counts) < 2:
         return Finding(NAME, State.UNDECIDED, "fewer than two of the prompts fit")
-    steps = [(b - a) / (SIZES[i + 1] - SIZES[i]) for i, (a, b) in enumerate(zip(counts, counts[1:], strict=False))]
+    steps = [(b - a) / (SIZES[i + 1] - SIZES[i]) for i, (a, b) in enumerate(pairwise(counts))]
     if len(steps) > 1 and steps[1] < 0.8 * steps[0]:
-        why = f"{counts[2]} prompt tokens where {counts[1] + steps[0] * (SIZES[2] - SIZES[1]):.0f} were sent: the prompt was cut"
+        sent = counts[1] + steps[0] * (SIZES[2] - SIZES[1])
+        why = f"{counts[2]} prompt tokens where {sent:.0f} were sent: the prompt was cut"
         return Finding(NAME, State.MISSED, why)
     needle = f"needle found in {sum(found)} of {len(found)}"
     if found[0] and not all(found):

@@ -16,42 +16,12 @@ from typing import Any
 SEED = 20_260_801
 Line = dict[str, Any]
 
-WORDS = tuple(
-    [
-        "apple",
-        "river",
-        "stone",
-        "cloud",
-        "green",
-        "table",
-        "music",
-        "horse",
-        "light",
-        "paper",
-        "bread",
-        "glass",
-        "chair",
-        "ocean",
-        "tiger",
-        "lemon",
-        "candle",
-        "garden",
-        "window",
-        "bridge",
-        "silver",
-        "winter",
-        "orange",
-        "flower",
-        "pencil",
-        "basket",
-        "rabbit",
-        "castle",
-        "forest",
-        "island",
-        "mirror",
-        "hammer",
-    ]
-)
+WORDS = (
+    "apple", "river", "stone", "cloud", "green", "table", "music", "horse", "light", "paper",
+    "bread", "glass", "chair", "ocean", "tiger", "lemon", "candle", "garden", "window", "bridge",
+    "silver", "winter", "orange", "flower", "pencil", "basket", "rabbit", "castle", "forest", "island",
+    "mirror", "hammer",
+)  # fmt: skip
 NAMES = ("Ana", "Ben", "Carl", "Dora", "Eva", "Finn", "Gina", "Hugo", "Iris", "Jack", "Kira", "Leo", "Mona", "Nils")
 
 
