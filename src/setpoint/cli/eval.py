@@ -13,7 +13,7 @@ What = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[URL|CARD] | compare BASE CANDIDATE | check SUITE",
-        help="Where to ask: an address, or a card (an engine is started unless --url). Or two runs. Or a suite's controls.",
+        help="An address, or a card (an engine is started unless --url); or two runs; or a suite's controls.",
     ),
 ]
 

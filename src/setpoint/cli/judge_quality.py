@@ -84,24 +84,25 @@ def evaluate(request: Request) -> int:
         epochs=request.epochs, temperature=request.temperature, seed=request.seed, concurrency=request.concurrency
     )
     interrupted = False
-    with Reporter(quiet=request.json) as reporter, _answers(request.answers) as keep:
-        with open_target(card, request.target, note=reporter.note, loading=reporter.loading) as opened:
-            if request.under_load:
-                assert card is not None
-                assert request.card is not None
-                bench = Bench(
-                    card=card, folder=str(request.card.parent), opened=opened, store=store, seed=request.seed,
-                    listen=reporter.run, note=reporter.note,
-                )  # fmt: skip
-                outcome = evaluate_under_load(
-                    bench, suites, sampling=sampling, duration_s=request.duration_s, keep=keep
-                )
-                record, interrupted = outcome.record, outcome.interrupted
-            else:
-                record = evaluate_idle(
-                    opened, store, suites, sampling=sampling, card=card, serving=serving,
-                    distributions=distributions, heard=reporter.asked, note=reporter.note, keep=keep,
-                ).record  # fmt: skip
+    with (
+        Reporter(quiet=request.json) as reporter,
+        _answers(request.answers) as keep,
+        open_target(card, request.target, note=reporter.note, loading=reporter.loading) as opened,
+    ):
+        if request.under_load:
+            assert card is not None
+            assert request.card is not None
+            bench = Bench(
+                card=card, folder=str(request.card.parent), opened=opened, store=store, seed=request.seed,
+                listen=reporter.run, note=reporter.note,
+            )  # fmt: skip
+            outcome = evaluate_under_load(bench, suites, sampling=sampling, duration_s=request.duration_s, keep=keep)
+            record, interrupted = outcome.record, outcome.interrupted
+        else:
+            record = evaluate_idle(
+                opened, store, suites, sampling=sampling, card=card, serving=serving,
+                distributions=distributions, heard=reporter.asked, note=reporter.note, keep=keep,
+            ).record  # fmt: skip
     comparison = None
     if base is not None:
         comparison = compare(
@@ -252,7 +253,7 @@ def _score_row(score: SuiteScore) -> tuple[str, ...]:
 
 
 def _families(record: RunRecord) -> list[tuple[str, ...]]:
-    out = []
+    out: list[tuple[str, ...]] = []
     for name, part in record.quality().sort("family").group_by("family", maintain_order=True):
         mean = part["score"].mean()
         blamed = ", ".join(f"{count} {who}" for who, count in blame_counts(part).items())

@@ -50,7 +50,7 @@ def quality_blocks(records: Sequence[RunRecord]) -> list[Block]:
                 tuple(rows),
                 Origin.MEASURED,
                 "quality.parquet; run.json: quality",
-                "Answers that could not be measured are not scored; the interval takes them as wrong below and right above. "
+                "Answers that could not be measured are not scored; the interval takes them as wrong below, right above. "
                 "Controls: score of the reference answers, and of wrong ones.",
             )
         )
@@ -60,8 +60,14 @@ def quality_blocks(records: Sequence[RunRecord]) -> list[Block]:
             cells([f["name"], Cell(f["state"], State(f["state"])), f["reason"], r.id[-6:]]) for r, f in findings
         )
         blocks.append(
-            Table("Contracts of the server", ("check", "verdict", "why", "run"), shown, Origin.MEASURED, "run.json: quality.serving")
-        )  # fmt: skip
+            Table(
+                "Contracts of the server",
+                ("check", "verdict", "why", "run"),
+                shown,
+                Origin.MEASURED,
+                "run.json: quality.serving",
+            )
+        )
     return blocks
 
 

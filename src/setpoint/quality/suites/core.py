@@ -52,7 +52,7 @@ def facts(_: random.Random) -> Iterator[Line]:
 
 def copies(r: random.Random) -> Iterator[Line]:
     """Repeat a list of words: attention over a growing distance."""
-    for number, length in enumerate((4, 8, 12, 16, 24, 32, 48, 64)):
+    for number, length in enumerate((4, 8, 12, 16, 24, 32, 40)):
         words = [r.choice(WORDS) for _ in range(length)]
         prompt = f"Repeat the following words exactly, in the same order, and write nothing else:\n{' '.join(words)}"
         grader = {"name": "sequence", "expected": words}
@@ -64,13 +64,13 @@ def counting(_: random.Random) -> Iterator[Line]:
     letters = "abcdefghijklmnopqrstuvwxyz"
     rules = (
         ("the numbers from 1 to 20", [str(i) for i in range(1, 21)]),
-        ("the numbers from 1 to 80", [str(i) for i in range(1, 81)]),
-        ("the even numbers from 2 to 100", [str(i) for i in range(2, 101, 2)]),
-        ("the numbers from 60 down to 1", [str(i) for i in range(60, 0, -1)]),
-        ("the multiples of 7 from 7 to 350", [str(i) for i in range(7, 351, 7)]),
+        ("the numbers from 1 to 50", [str(i) for i in range(1, 51)]),
+        ("the even numbers from 2 to 60", [str(i) for i in range(2, 61, 2)]),
+        ("the numbers from 40 down to 1", [str(i) for i in range(40, 0, -1)]),
+        ("the multiples of 7 from 7 to 210", [str(i) for i in range(7, 211, 7)]),
         ("the letters of the alphabet in lower case", list(letters)),
         ("the letters of the alphabet in lower case, from z back to a", list(reversed(letters))),
-        ("the prime numbers below 300", [str(i) for i in range(2, 300) if all(i % d for d in range(2, i))]),
+        ("the prime numbers below 150", [str(i) for i in range(2, 150) if all(i % d for d in range(2, i))]),
     )
     for number, (what, items) in enumerate(rules):
         prompt = f"Write {what}, separated by single spaces, and nothing else."
@@ -215,7 +215,7 @@ def sorting(r: random.Random) -> Iterator[Line]:
 def lookups(r: random.Random) -> Iterator[Line]:
     """One line among many, at the head, in the middle and at the end."""
     for number, (lines, place) in enumerate(
-        ((3, 1), (6, 0), (6, 5), (12, 0), (12, 6), (24, 0), (24, 12), (48, 0), (48, 24), (96, 0), (96, 48), (96, 95))
+        ((3, 1), (6, 0), (6, 5), (12, 0), (12, 6), (24, 0), (24, 12), (48, 0), (48, 24), (64, 0), (64, 63))
     ):
         codes = r.sample(range(1000, 10_000), lines)
         names = [f"{r.choice(WORDS)}-{i}" for i in range(lines)]
@@ -301,7 +301,7 @@ def documents(r: random.Random) -> Iterator[Line]:
         wrong = json.dumps(values | {"age": str(age)})
         yield task(
             f"json-{number}", prompt, {"name": "json_schema", "schema": schema, "expected": values}, json.dumps(values),
-            wrong=[wrong], max_tokens=110,
+            wrong=[wrong], max_tokens=90,
         )  # fmt: skip
 
 
@@ -353,7 +353,7 @@ def tools(_: random.Random) -> Iterator[Line]:
         reference = {"calls": plain} if calls else {"text": "Good morning!"}
         yield task(
             f"tool-{number}", prompt, {"name": "tool_call", "calls": calls} if calls else {"name": "regex", "pattern": "good morning", "ignore_case": True},
-            reference, wrong=wrong, tools=offered, max_tokens=120,
+            reference, wrong=wrong, tools=offered, max_tokens=80,
         )  # fmt: skip
 
 
@@ -415,7 +415,7 @@ def programs(_: random.Random) -> Iterator[Line]:
             {"name": "code", "tests": tests},
             f"```python\n{program}\n```",
             wrong=wrong,
-            max_tokens=240,
+            max_tokens=160,
         )
 
 
