@@ -52,13 +52,13 @@ def answers_to(suite: Suite, wrong: Mapping[str, str] | None = None) -> dict[str
 
 @contextmanager
 def engine_for(
-    suite: Suite, wrong: Mapping[str, str] | None = None, *, faults: tuple[Fault, ...] = (), **script: Any
+    suite: Suite, wrong: Mapping[str, str] | None = None, *, faults: tuple[Fault, ...] = (), decode_s: float = 0.001
 ) -> Iterator[Target]:
     """A fake engine that answers the suite."""
-    with fake_engine(Script(answers=answers_to(suite, wrong), faults=faults, **script)) as engine:
+    with fake_engine(Script(answers=answers_to(suite, wrong), faults=faults, decode_s=decode_s)) as engine:
         yield Target(engine.url, Dialect.CHAT, "fake")
 
 
-def evaluated(folder: Path, suite: Suite, target: Target, **spec: Any) -> Evaluation:
+def evaluated(folder: Path, suite: Suite, target: Target, **spec: Any) -> Evaluation:  # noqa: ANN401 - fields of EvalSpec
     """An evaluation with its record below ``folder``."""
     return evaluate(EvalSpec(target=target, suites=[suite], **spec), RunStore(folder / "runs").create("test"))

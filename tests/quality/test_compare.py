@@ -1,6 +1,7 @@
 """Base against candidate."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
@@ -18,7 +19,7 @@ from setpoint.records.parquet import DISTRIBUTION_SCHEMA, QUALITY_SCHEMA
 from setpoint.records.store import RunStore
 from setpoint.testing.script import Fault, FaultKind
 
-Scores = list[float | None]
+Scores = Sequence[float | None]
 
 
 def rows(scores: Scores, epochs: int = 1) -> pl.DataFrame:
@@ -69,7 +70,7 @@ def test_unmeasured_answers_never_help() -> None:
 
 
 def test_epochs_of_a_task_are_one_observation() -> None:
-    few: Scores = [1] * 20
+    few = [1.0] * 20
     one = paired(rows(few), rows([1] * 19 + [0]), 0.05)
     many = paired(rows(few * 10, 10), rows([*([1] * 190), *([0] * 10)], 10), 0.05)
     assert many.difference == one.difference == pytest.approx(-0.05)
@@ -134,9 +135,11 @@ def test_another_suite_other_sampling_or_two_variables_are_refused(tmp_path: Pat
         other = evaluated(tmp_path, suite, target, sampling=Sampling(epochs=2)).record
         two = evaluated(tmp_path, suite, target, engine={"engine": "b", "precision": "q4"}).record
         model = evaluated(tmp_path, suite, target, engine={"engine": "a", "precision": "q4", "model_file": "x"}).record
-    with pytest.raises(PinsDiffer, match="not measured in the same way: sampling.epochs: 1 against 2"):
+    with pytest.raises(PinsDiffer, match=r"not measured in the same way: sampling\.epochs: 1 against 2"):
         compare(base, other)
-    with pytest.raises(PinsDiffer, match="differ in more than one variable: engine: a against b; precision"):
+    with pytest.raises(
+        PinsDiffer, match="differ in more than one variable: engine: a against b; precision: f16 against q4"
+    ):
         compare(base, two)
     assert len(compare(base, model).changes) == 2  # facts about one model are one variable
     with pytest.raises(PinsDiffer, match="more than one"):
@@ -176,8 +179,8 @@ def test_equal_distributions_do_not_diverge_and_a_known_pair_does_by_its_kl() ->
 @pytest.mark.parametrize(
     "body",
     [
-        b'{"choices":[{"logprobs":{"content":[{"top_logprobs":[{"token":" b","bytes":[32,98],"logprob":-2.5},'
-        b'{"token":" a","bytes":[32,97],"logprob":-0.1}]}]}}]}',
+        b'{"choices":[{"logprobs":{"content":[{"top_logprobs":['
+        b'{"token":" b","bytes":[32,98],"logprob":-2.5},{"token":" a","bytes":[32,97],"logprob":-0.1}]}]}}]}',
         b'{"choices":[{"logprobs":{"top_logprobs":[{" b":-2.5," a":-0.1}]}}]}',
     ],
 )

@@ -238,11 +238,8 @@ def _show(record: RunRecord, comparison: Comparison | None, *, json: bool) -> in
 
 
 def _score_row(score: SuiteScore) -> tuple[str, ...]:
-    interval = (
-        "unknown"
-        if score.low is None or score.high is None
-        else f"{format_share(score.low)} to {format_share(score.high)}"
-    )
+    known = score.low is not None and score.high is not None
+    interval = f"{format_share(score.low or 0.0)} to {format_share(score.high or 0.0)}" if known else "unknown"
     return (
         score.suite,
         "unknown" if score.score is None else format_share(score.score),

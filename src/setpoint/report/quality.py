@@ -50,7 +50,7 @@ def quality_blocks(records: Sequence[RunRecord]) -> list[Block]:
                 tuple(rows),
                 Origin.MEASURED,
                 "quality.parquet; run.json: quality",
-                "Answers that could not be measured are not scored; the interval takes them as wrong below, right above. "
+                "Unmeasured answers are not scored; the interval takes them as wrong below and right above. "
                 "Controls: score of the reference answers, and of wrong ones.",
             )
         )

@@ -1,11 +1,12 @@
 """The bytes of a fake engine's answers, one class a dialect."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from setpoint.testing.script import Script
+from setpoint.testing.script import Said, Script, said_key
 
 WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight")
 BAD_ARGUMENTS = '{"query": "never closed'
@@ -23,6 +24,19 @@ def prompt_words(asked: dict[str, Any]) -> list[str]:
     else:
         texts = [str(asked.get("prompt") or asked.get("input") or "")]
     return " ".join(texts).split()
+
+
+def scripted(asked: dict[str, Any], script: Script) -> Said | None:
+    """The scripted answer to a chat request; None where the engine counts."""
+    if not script.answers or not asked.get("messages"):
+        return None
+    last = str(asked["messages"][-1].get("content") or "")
+    return script.answers.get(said_key(last)) or script.answers.get("")
+
+
+def pieces(text: str) -> list[str]:
+    """A text as tokens: words with the space before them."""
+    return re.findall(r"\s*\S+|\s+$", text)
 
 
 def _event(data: object, name: str | None = None) -> bytes:
@@ -47,6 +61,15 @@ class Wire:
         self.prompt_tokens = prompt_tokens
         self.reason = "stop" if stops else "length"
         self.cached_tokens = 0
+        self.said: list[str] | None = None
+        self.call: Said | None = None
+
+    def say(self, said: Said, count: int) -> None:
+        """Answers with a scripted text, cut at ``count`` tokens, or with a scripted tool call."""
+        self.said = pieces(said.text)[:count]
+        self.call = said if said.tool else None
+        if self.call is not None and self.reason == "stop":
+            self.reason = "tool_calls"
 
     def found(self, cached_tokens: int) -> None:
         """Prompt tokens that came from the prefix cache; told in the usage of OpenAI's dialects."""
@@ -70,8 +93,12 @@ class Wire:
 
     def token(self, number: int, *, hidden: bool) -> bytes:
         """One token."""
-        word = f" {WORDS[number % len(WORDS)]}"
+        word = f" {WORDS[number % len(WORDS)]}" if self.said is None or hidden else self.said[number]
         return _event(self._choice({"reasoning_content" if hidden else "content": word}))
+
+    def _call(self) -> dict[str, Any]:
+        assert self.call is not None
+        return {"index": 0, "id": "call_1", "function": {"name": self.call.tool, "arguments": self.call.arguments}}
 
     def bad_tool(self) -> bytes:
         """A tool call that nobody can execute."""
@@ -80,7 +107,8 @@ class Wire:
 
     def end(self, tokens: int, hidden: int) -> bytes:
         """Finish reason, usage, terminal event."""
-        out = _event(self._choice({}, self.reason))
+        out = b"" if self.call is None else _event(self._choice({"tool_calls": [self._call()]}))
+        out += _event(self._choice({}, self.reason))
         if self.script.reports_usage:
             out += _event({"object": f"{self.kind}.chunk", "choices": [], "usage": self._usage(tokens, hidden)})
         return out + b"data: [DONE]\n\n"
@@ -90,11 +118,17 @@ class Wire:
         return b"data: " + error("server_error") + b"\n\n"
 
     def _text(self, tokens: int, *, empty: bool) -> str:
-        return "" if empty else "".join(f" {WORDS[i % len(WORDS)]}" for i in range(tokens))
+        if empty:
+            return ""
+        if self.said is not None:
+            return "".join(self.said[:tokens])
+        return "".join(f" {WORDS[i % len(WORDS)]}" for i in range(tokens))
 
     def whole(self, tokens: int, *, empty: bool) -> bytes:
         """The answer in one JSON document."""
-        message = {"role": "assistant", "content": self._text(tokens, empty=empty)}
+        message: dict[str, Any] = {"role": "assistant", "content": self._text(tokens, empty=empty)}
+        if self.call is not None:
+            message["tool_calls"] = [self._call()]
         choice = {"index": 0, "message": message, "finish_reason": self.reason}
         return msgspec.json.encode({"object": self.kind, "choices": [choice], "usage": self._usage(tokens)})
 

@@ -25,10 +25,34 @@ WORDS = (
 NAMES = ("Ana", "Ben", "Carl", "Dora", "Eva", "Finn", "Gina", "Hugo", "Iris", "Jack", "Kira", "Leo", "Mona", "Nils")
 
 
+EXAMPLES = {
+    "fact": ("What is the capital of Spain? Answer in one word.", "Madrid"),
+    "arithmetic": ("What is 6 + 1? Answer with the number only.", "7"),
+    "chain": (
+        "Start with 6. Add 1. After each step keep only the remainder of a division by 97 (between 0 and 96). "
+        "What is the result? Answer with the number only.",
+        "7",
+    ),
+    "series": ("What comes next? Answer with the next item only.\n3, 6, 9, 12,", "15"),
+    "state": ("Ola has the ring. Pam has the hat. What does Pam have now? Answer in one word.", "hat"),
+    "spelling": ("Words: zebra, violin, tomato. Write word number 2 of the list, and nothing else.", "violin"),
+    "sort": ("Which of these numbers is the largest: 12, 40, 31? Answer with the number only.", "40"),
+    "cipher": ('Move each letter of "hat" forward by 1 in the alphabet. Answer with the result only.', "ibu"),
+}
+
+
 def task(ident: str, prompt: str, grader: Line, reference: object, **more: object) -> Line:
-    """One line of the suite; the family is the id up to the first dash."""
-    line = {"id": ident, "family": ident.partition("-")[0], "prompt": prompt, "grader": grader, "reference": reference}
-    return {**line, **more}
+    """One line of the suite; the family is the id up to the first dash.
+
+    Most families begin with a solved example: a small model that knows the answer must not fail for its form.
+    """
+    family = ident.partition("-")[0]
+    asked: Line = {"prompt": prompt}
+    if family in EXAMPLES:
+        question, answer = EXAMPLES[family]
+        turns = (("user", question), ("assistant", answer), ("user", prompt))
+        asked = {"messages": [{"role": role, "content": content} for role, content in turns]}
+    return {"id": ident, "family": family, **asked, "grader": grader, "reference": reference, **more}
 
 
 def facts(_: random.Random) -> Iterator[Line]:
@@ -85,7 +109,7 @@ def counting(_: random.Random) -> Iterator[Line]:
 
 def arithmetic(r: random.Random) -> Iterator[Line]:
     """Sums and products of growing length."""
-    shapes = [("+", d, d) for d in (1, 1, 1, 2, 2, 3, 4, 6)] + [("-", d, d) for d in (1, 1, 2, 3, 5)]
+    shapes = [("+", d, d) for d in (1, 1, 1, 1, 1, 2, 2, 3, 4, 6)] + [("-", d, d) for d in (1, 1, 1, 2, 3, 5)]
     shapes += [("*", a, b) for a, b in ((1, 1), (1, 1), (2, 1), (2, 2), (3, 2), (4, 3), (5, 4))]
     for number, (sign, left, right) in enumerate(shapes):
         a, b = (r.randrange(10 ** (d - 1) + (d == 1), 10**d) for d in (left, right))
