@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from setpoint.errors import SuiteError
-from setpoint.quality.graders.registry import GRADERS, grade
+from setpoint.quality.graders.registry import grade
 from setpoint.quality.suite import read_suite
 from setpoint.quality.task import CallText, GraderChoice, Reference, Response, Task
 
@@ -138,11 +138,3 @@ def test_a_wrong_parameter_is_named_with_file_and_line(grader: dict[str, Any], s
     with pytest.raises(SuiteError) as caught:
         read_suite(line, "mine.jsonl")
     assert str(caught.value).startswith(f"mine.jsonl:1: {said}")
-
-
-def test_every_grader_is_on_the_page() -> None:
-    from pathlib import Path  # noqa: PLC0415
-
-    page = (Path(__file__).parents[2] / "docs" / "quality.md").read_text(encoding="utf-8")
-    for name in GRADERS:
-        assert f"| `{name}` |" in page
