@@ -1,5 +1,7 @@
 """The verdict on a quality promise."""
 
+from collections.abc import Sequence
+
 import polars as pl
 import pytest
 from hypothesis import given, settings
@@ -16,7 +18,7 @@ from setpoint.workload.promise import Promise as CardPromise
 RANK = {State.MISSED: 0, State.UNDECIDED: 1, State.MET: 2}
 
 
-def rows(scores: list[float | None], *, suite: str = "s", epochs: int = 1, coverage: float = 0.9) -> pl.DataFrame:
+def rows(scores: Sequence[float | None], *, suite: str = "s", epochs: int = 1, coverage: float = 0.9) -> pl.DataFrame:
     made = [
         {"suite": suite, "required_coverage": coverage, "task": f"t{i // epochs}", "epoch": i % epochs, "score": score}
         for i, score in enumerate(scores)

@@ -66,7 +66,7 @@ def test_unmeasured_answers_never_help() -> None:
     assert found.difference == 0
     assert found.state is State.UNDECIDED
     assert both(base, [1] * 80 + [None] * 20) is State.UNDECIDED  # coverage
-    assert both([None] * 6 + [1] * 94, base) is State.UNDECIDED
+    assert both([None] * 6 + [1] * 94, [0] * 6 + [1] * 94) is State.UNDECIDED
 
 
 def test_epochs_of_a_task_are_one_observation() -> None:
@@ -176,11 +176,13 @@ def test_equal_distributions_do_not_diverge_and_a_known_pair_does_by_its_kl() ->
     assert floor.mean_kl == 0.0
 
 
+TOP = b'{"token":" b","bytes":[32,98],"logprob":-2.5},{"token":" a","bytes":[32,97],"logprob":-0.1}'
+
+
 @pytest.mark.parametrize(
     "body",
     [
-        b'{"choices":[{"logprobs":{"content":[{"top_logprobs":['
-        b'{"token":" b","bytes":[32,98],"logprob":-2.5},{"token":" a","bytes":[32,97],"logprob":-0.1}]}]}}]}',
+        b'{"choices":[{"logprobs":{"content":[{"top_logprobs":[%b]}]}}]}' % TOP,
         b'{"choices":[{"logprobs":{"top_logprobs":[{" b":-2.5," a":-0.1}]}}]}',
     ],
 )

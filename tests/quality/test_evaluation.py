@@ -164,4 +164,4 @@ def test_the_report_shows_the_verdict_and_the_score(tmp_path: Path) -> None:
     assert [c.text for c in tables["Criteria and verdicts"].rows[0]][:2] == ["quality", "quality (words) ≥ 50.0%"]
     row = [c.text for c in tables["Quality of the answers"].rows[0]]
     assert row[:3] == ["words", "idle", "95.0%"]
-    assert row[4:7] == ["20 of 20", "1 model", "100% and 0.00%"]
+    assert row[4:7] == ["20 of 20", "1 model", "100.0% and 0.0%"]

@@ -1,6 +1,5 @@
 """Quality of the answers that are produced while the card's load is on the target."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,8 +31,8 @@ def bench_of(folder: Path, target: Target, **traffic: object) -> Bench:
 
 
 @pytest.fixture
-def suite() -> Iterator[Suite]:
-    yield words_suite()
+def suite() -> Suite:
+    return words_suite()
 
 
 def test_the_promise_is_judged_from_answers_given_under_load_in_the_same_record(tmp_path: Path, suite: Suite) -> None:
@@ -57,8 +56,8 @@ def test_the_promise_is_judged_from_answers_given_under_load_in_the_same_record(
 
 def test_a_server_that_errs_only_under_load_is_found(tmp_path: Path, suite: Suite) -> None:
     """Idle it answers all; later, every second request fails: the idle score would hide it."""
-    fault = Fault(kind=FaultKind.BUSY, first=60, every=2)
-    with engine_for(suite, decode_s=0.01, faults=(fault,)) as target:
+    fault = Fault(kind=FaultKind.BUSY, first=24, every=2)
+    with engine_for(suite, decode_s=0.05, faults=(fault,)) as target:
         bench = bench_of(tmp_path, target, duration="20s", arrivals={"process": "poisson", "rate": "60/s"})
         idle = evaluate_idle(bench.opened, bench.store, [suite], card=bench.card)
         loaded = evaluate_under_load(bench, [suite], sampling=Sampling(concurrency=1))

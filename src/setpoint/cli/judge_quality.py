@@ -222,9 +222,8 @@ def _show(record: RunRecord, comparison: Comparison | None, *, json: bool) -> in
         shown = [(f["name"], _coloured(State(f["state"]), str(f["state"])), f["reason"]) for f in findings]
         out.print(table(("serving check", "verdict", "why"), shown))
     if floor is not None:
-        out.print(
-            f"distributions: {floor.positions} places; against itself mean KL {floor.mean_kl:.2g}, same top {floor.same_top:.1%}"
-        )
+        itself = f"mean KL {floor.mean_kl:.2g}, same top {floor.same_top:.1%}"
+        out.print(f"distributions: {floor.positions} places; against itself {itself}")
     for verdict in verdicts:
         out.print(f"{_coloured(verdict.state, verdict.state)} {verdict.promise}: {verdict.reason}", soft_wrap=True)
     for note in record.meta.notes:

@@ -23,7 +23,12 @@ HOW_IT_WAS_MEASURED = ("suites", "sampling", "dialect")
 MODEL_PINS = frozenset(
     {"model_file", "model_revision", "model_source", "converted_from", "precision", "licence", "model"}
 )
-NOT_OF_THE_TARGET = frozenset({"client_version", "schedule_seed", "schedule_digest", "card_digest"})
+NOT_OF_THE_TARGET = frozenset(
+    {
+        "client_version", "schedule_seed", "schedule_digest", "card_digest", "cache_state", "output_lengths",
+        "prompt_lengths",
+    }
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,8 +29,7 @@ EXAMPLES = {
     "fact": ("What is the capital of Spain? Answer in one word.", "Madrid"),
     "arithmetic": ("What is 6 + 1? Answer with the number only.", "7"),
     "chain": (
-        "Start with 6. Add 1. After each step keep only the remainder of a division by 97 (between 0 and 96). "
-        "What is the result? Answer with the number only.",
+        "Start with 6. Add 1. After each step keep only the remainder of a division by 97 (between 0 and 96). What is the result? Answer with the number only.",
         "7",
     ),
     "series": ("What comes next? Answer with the next item only.\n3, 6, 9, 12,", "15"),
