@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -29,8 +30,14 @@ def stderr() -> Console:
 
 def emit_json(answer: Any) -> None:  # noqa: ANN401 - anything that JSON can hold
     """Prints the answer as indented JSON."""
-    text = msgspec.json.format(msgspec.json.encode(answer), indent=2).decode()
+    text = msgspec.json.format(msgspec.json.encode(answer, enc_hook=_plain), indent=2).decode()
     sys.stdout.write(text + "\n")
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, Path):
+        return str(value)
+    raise NotImplementedError(f"{type(value).__name__} has no JSON form")
 
 
 def table(columns: Iterable[str], rows: Iterable[Iterable[str]], *, title: str | None = None) -> Table:
