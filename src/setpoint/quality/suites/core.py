@@ -26,7 +26,6 @@ NAMES = ("Ana", "Ben", "Carl", "Dora", "Eva", "Finn", "Gina", "Hugo", "Iris", "J
 
 
 EXAMPLES = {
-    "fact": ("What is the capital of Spain? Answer in one word.", "Madrid"),
     "arithmetic": ("What is 6 + 1? Answer with the number only.", "7"),
     "chain": (
         "Start with 6. Add 1. After each step keep only the remainder of a division by 97 (between 0 and 96). What is the result? Answer with the number only.",
@@ -64,18 +63,23 @@ def facts(_: random.Random) -> Iterator[Line]:
         ("largest planet of the solar system", "Jupiter"), ("author of Hamlet", "Shakespeare"),
     )  # fmt: skip
     for number, (what, answer) in enumerate(asked):
-        prompt = (
-            f"What is the {what}? Answer in one word."
-            if "author" not in what
-            else "Who wrote Hamlet? Answer in one word."
-        )
-        accepted = [answer, "William Shakespeare"] if answer == "Shakespeare" else [answer, f"The {what} is {answer}"]
-        yield task(f"fact-{number:02}", prompt, {"name": "exact", "expected": accepted}, answer, max_tokens=24)
+        question = "Who wrote Hamlet?" if "Hamlet" in what else f"What is the {what}?"
+        grader = {"name": "regex", "pattern": rf"(?<!\w){answer}(?!\w)", "ignore_case": len(answer) > 2}
+        yield task(f"fact-{number:02}", f"{question} Answer in one word.", grader, answer, max_tokens=24)
+    blanks = (
+        ("The sun rises in the", "east"), ("A week has seven", "days"), ("Fish live in the", "water|sea|ocean"),
+        ("At night we can see the moon and the", "stars"), ("The colour of snow is", "white"), ("A triangle has three", "sides|corners|angles|vertices"),
+        ("We hear with our", "ears"), ("The first month of the year is", "January"), ("Bees make", "honey"), ("A year has twelve", "months"),
+    )  # fmt: skip
+    for number, (start, answer) in enumerate(blanks):
+        grader = {"name": "regex", "pattern": rf"(?<!\w)({answer})(?!\w)", "ignore_case": True}
+        prompt = f'Complete the sentence with one word: "{start} ___"'
+        yield task(f"cloze-{number}", prompt, grader, answer.partition("|")[0], max_tokens=16)
 
 
 def copies(r: random.Random) -> Iterator[Line]:
     """Repeat a list of words: attention over a growing distance."""
-    for number, length in enumerate((4, 8, 12, 16, 24, 32, 40)):
+    for number, length in enumerate((1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40)):
         words = [r.choice(WORDS) for _ in range(length)]
         prompt = f"Repeat the following words exactly, in the same order, and write nothing else:\n{' '.join(words)}"
         grader = {"name": "sequence", "expected": words}
@@ -86,6 +90,12 @@ def counting(_: random.Random) -> Iterator[Line]:
     """Long answers that follow a rule."""
     letters = "abcdefghijklmnopqrstuvwxyz"
     rules = (
+        ("the numbers from 1 to 5", [str(i) for i in range(1, 6)]),
+        ("the numbers from 1 to 10", [str(i) for i in range(1, 11)]),
+        ("the numbers from 10 to 20", [str(i) for i in range(10, 21)]),
+        ("the even numbers from 2 to 20", [str(i) for i in range(2, 21, 2)]),
+        ("the numbers from 5 down to 1", [str(i) for i in range(5, 0, -1)]),
+        ("the letters from a to g in lower case", list(letters[:7])),
         ("the numbers from 1 to 20", [str(i) for i in range(1, 21)]),
         ("the numbers from 1 to 50", [str(i) for i in range(1, 51)]),
         ("the even numbers from 2 to 60", [str(i) for i in range(2, 61, 2)]),
@@ -247,6 +257,31 @@ def lookups(r: random.Random) -> Iterator[Line]:
         decoys = [str(code) for i, code in enumerate(codes) if i != place]
         grader = {"name": "needle", "expected": str(codes[place]), "decoys": decoys}
         yield task(f"lookup-{number:02}", prompt, grader, str(codes[place]), wrong=[decoys[0], table], max_tokens=24)
+
+
+def recalls(r: random.Random) -> Iterator[Line]:
+    """A number among sentences, early, in the middle and late."""
+    filler = (
+        "The harbour was quiet.",
+        "Rain fell on the old roofs.",
+        "A dog slept near the door.",
+        "The market opened at eight.",
+    )
+    for number, (size, place) in enumerate(
+        ((2, 0), (4, 2), (8, 0), (8, 7), (16, 8), (32, 0), (32, 16), (64, 0), (64, 63))
+    ):
+        secret = str(r.randrange(10_000, 100_000))
+        sentences = [r.choice(filler) for _ in range(size)]
+        sentences.insert(place, f"The secret number is {secret}.")
+        prompt = f"{' '.join(sentences)}\n\nWhat is the secret number? Answer with the number only."
+        yield task(
+            f"recall-{number}",
+            prompt,
+            {"name": "needle", "expected": secret},
+            secret,
+            wrong=[secret[::-1] + "0"],
+            max_tokens=16,
+        )
 
 
 def states(r: random.Random) -> Iterator[Line]:
@@ -443,7 +478,7 @@ def programs(_: random.Random) -> Iterator[Line]:
 
 
 FAMILIES = (
-    facts, copies, counting, arithmetic, chains, series, spelling, sorting, lookups, states, ciphers, documents, tools, programs,
+    facts, copies, counting, arithmetic, chains, series, spelling, sorting, lookups, recalls, states, ciphers, documents, tools, programs,
 )  # fmt: skip
 
 
