@@ -94,6 +94,26 @@ def test_two_runs_are_compared(folder: Path) -> None:
     assert setpoint(folder, "eval", "compare", newest).returncode == 2
 
 
+def test_the_card_names_a_suite_beside_it_and_assess_asks_it(folder: Path) -> None:
+    with fake_engine(Script(answers=answers_to(words_suite()) | {"": Said(text="any words")})) as engine:
+        done = setpoint(folder, "assess", "card.yaml", "--url", engine.url, "--budget", "25s", "--json")
+        shown = setpoint(folder, "report", "latest", "-o", "report.json")
+    answer = json.loads(done.stdout)
+    assert "quality (words) ≥ 60.0% is met." in answer["report"]["headline"], done.stderr
+    assert answer["exit_code"] == done.returncode
+    assert len(answer["runs"]) >= 2
+    assert shown.returncode in (0, 1, 3), shown.stderr
+    again = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    assert again["headline"] == answer["report"]["headline"]
+
+
+def test_a_suite_that_calls_itself_otherwise_than_the_promise_is_refused(folder: Path) -> None:
+    (folder / "words.jsonl").write_text(suite_text().replace('"suite": "words"', '"suite": "terms"'), encoding="utf-8")
+    done = setpoint(folder, "eval", "card.yaml", "--url", "http://127.0.0.1:9")
+    assert done.returncode == 2
+    assert "calls itself 'terms' and the card promises quality(words)" in done.stderr
+
+
 def test_under_load_is_one_record_with_both(folder: Path) -> None:
     with fake_engine(Script(answers=answers_to(words_suite()) | {"": Said(text="any words at all")})) as engine:
         done = setpoint(

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from setpoint.assess.bench import Bench
 from setpoint.assess.target import OpenTarget
@@ -11,7 +12,7 @@ from setpoint.load.runner import Outcome
 from setpoint.metrics.quality import score_suites
 from setpoint.quality.evaluation import PATIENCE, EvalSpec, Evaluation, controls_of, evaluate, facts_of, pins_of
 from setpoint.quality.questions import Keep, Questions, Sampling
-from setpoint.quality.suite import Suite, load_suite
+from setpoint.quality.suite import Suite, promised_suite
 from setpoint.records.meta import Series
 from setpoint.records.record import RunRecord
 from setpoint.records.store import RunStore
@@ -19,14 +20,18 @@ from setpoint.records.writer import RunWriter
 from setpoint.workload.card import Workload
 
 
-def suites_of(card: Workload) -> list[Suite]:
+def suites_of(card: Workload, folder: Path) -> list[Suite]:
     """The suites that a card's quality promises name; ``core`` where one names none.
+
+    Args:
+        card: The card.
+        folder: Where it lies: own suites are ``<name>.jsonl`` beside it.
 
     Raises:
         SuiteError: there is no such suite.
     """
     names = [p.suite or "core" for p in card.promises if p.metric == "quality"]
-    return [load_suite(name) for name in dict.fromkeys(names)]
+    return [promised_suite(name, folder) for name in dict.fromkeys(names)]
 
 
 def evaluate_idle(

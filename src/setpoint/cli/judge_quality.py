@@ -167,7 +167,7 @@ def _chosen(request: Request, card: Workload | None) -> tuple[list[Suite], bool,
         raise UsageError(f"{SERVING} and {DISTRIBUTIONS} are for an idle target.", fix="Leave --under-load away.")
     suites = [load_suite(name) for name in named if name not in (SERVING, DISTRIBUTIONS)]
     if not named:
-        suites = suites_of(card) if card is not None else []
+        suites = suites_of(card, request.card.parent) if card is not None and request.card is not None else []
         suites = suites or [load_suite("core")]
     return suites, serving, distributions
 

@@ -100,7 +100,7 @@ def measure(request: Request) -> int:
 
 def _with_quality(bench: Bench, records: list[RunRecord], code: int, search: Search | None) -> int:
     """The card's quality promises, on the target that was just measured: adds the record, returns the exit code."""
-    suites = suites_of(bench.card)
+    suites = suites_of(bench.card, Path(bench.folder))
     if not suites:
         return code
     bench.note(f"asking the suites {', '.join(s.name for s in suites)}")

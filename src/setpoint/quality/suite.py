@@ -52,6 +52,21 @@ class Suite:
     digest: str
 
 
+def promised_suite(name: str, folder: Path) -> Suite:
+    """The suite that a promise names: one that comes with Setpoint, or ``<name>.jsonl`` beside the card.
+
+    Raises:
+        SuiteError: there is none, it calls itself otherwise, or a line is wrong.
+    """
+    suite = load_suite(name if name in BUILT_IN else str(folder / f"{name}.jsonl"))
+    if suite.name != name:
+        raise SuiteError(
+            f"{folder / name}.jsonl calls itself {suite.name!r} and the card promises quality({name}).",
+            fix="Give both the same name.",
+        )
+    return suite
+
+
 def load_suite(ref: str) -> Suite:
     """A suite that comes with Setpoint, by name, or a JSONL file, by path.
 
