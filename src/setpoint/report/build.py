@@ -37,7 +37,7 @@ def build(records: Sequence[RunRecord]) -> Report:
         created=newest.meta.created[:19].replace("T", " ") + " UTC",
         headline=" ".join([*([_headline(steps)] if loads else []), *_quality(steps, evaluations)]),
         state=_state(steps) if loads else steps[-1].state,
-        verdicts=tuple(_load_verdicts(s) for s in pivots),
+        verdicts=tuple(_load_verdicts(s) for s in pivots if loads or s.verdicts),
         sections=sections.all_sections(steps, pivots, evaluations),
         records=tuple(_record_facts(s) for s in [*steps, *(in_order(evaluations) if loads else [])]),
     )

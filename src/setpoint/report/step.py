@@ -14,7 +14,7 @@ from setpoint.metrics.summary import Summary, summarise
 from setpoint.metrics.table import ExchangeTable
 from setpoint.metrics.verdict import State, Verdict
 from setpoint.records.record import RunRecord
-from setpoint.report.quality import verdicts_of
+from setpoint.report.quality import is_evaluation, verdicts_of
 from setpoint.units import format_number
 from setpoint.workload.card import Workload
 
@@ -85,6 +85,8 @@ class Step:
     @property
     def words(self) -> str:
         """The load in words."""
+        if is_evaluation(self.record):
+            return "no load"
         if self.closed:
             return f"{self.load:.0f} users"
         return f"{format_number(self.load)} requests/s" if self.load else "an unknown load"
