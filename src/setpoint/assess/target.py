@@ -86,7 +86,7 @@ class OpenTarget:
 
 @contextlib.contextmanager
 def open_target(
-    card: Workload,
+    card: Workload | None,
     options: TargetOptions,
     *,
     note: Note = lambda _: None,
@@ -94,12 +94,14 @@ def open_target(
 ) -> Iterator[OpenTarget]:
     """Reaches or starts the target and proves that it answers; stops what it started.
 
+    Without a card the API is chat unless the options name one.
+
     Raises:
         TargetError: it cannot be reached or does not answer.
         EngineError: it cannot be started.
         UsageError: the options contradict each other.
     """
-    dialect = DIALECTS[options.api or card.contract.api]
+    dialect = DIALECTS[options.api or (card.contract.api if card is not None else "chat")]
     if options.url is not None:
         yield _remote(options, dialect, note)
         return

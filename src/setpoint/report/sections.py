@@ -5,11 +5,13 @@ from typing import Any
 
 from setpoint.metrics.summary import Distribution
 from setpoint.metrics.verdict import Origin, State
+from setpoint.records.record import RunRecord
 from setpoint.report import charts
 from setpoint.report.content import Block, Cell, Fact, Facts, Section, Table, Text, cells
 from setpoint.report.experiments import PROPOSALS
 from setpoint.report.hypothesis import suspect
 from setpoint.report.plan import plan_facts
+from setpoint.report.quality import quality_blocks
 from setpoint.report.step import Step, one_per_load
 from setpoint.units import format_duration, format_number, format_share
 
@@ -18,15 +20,18 @@ QUANTILES = (0.5, 0.95, 0.99)
 
 
 def all_sections(
-    steps: Sequence[Step], pivots: Sequence[Step], plan: Mapping[str, Any] | None = None
+    steps: Sequence[Step],
+    pivots: Sequence[Step],
+    evaluations: Sequence[RunRecord] = (),
+    plan: Mapping[str, Any] | None = None,
 ) -> tuple[Section, ...]:
     """The six, in order."""
     return (
-        Section("Workload assumptions and what is not measured", tuple(_assumptions(steps))),
+        Section("Workload assumptions and what is not measured", tuple(_assumptions(steps, evaluations))),
         Section("Targets and baseline", (*_baseline(steps, pivots), *(() if plan is None else (plan_facts(plan),)))),
         Section("Main bottleneck hypothesis", tuple(_hypothesis(steps))),
         Section("Ranked experiments", tuple(_experiments(steps))),
-        Section("Acceptance criteria", tuple(_acceptance(steps, pivots))),
+        Section("Acceptance criteria", tuple(_acceptance(steps, pivots, evaluations))),
         Section("Vendors, models and versions", tuple(_versions(steps))),
     )
 
@@ -34,7 +39,7 @@ def all_sections(
 # 1
 
 
-def _assumptions(steps: Sequence[Step]) -> list[Block]:
+def _assumptions(steps: Sequence[Step], evaluations: Sequence[RunRecord]) -> list[Block]:
     last = steps[-1]
     card, meta = last.card, last.record.meta
     if card is None:
@@ -95,7 +100,7 @@ def _assumptions(steps: Sequence[Step]) -> list[Block]:
     )
     if notes:
         blocks.append(Text("Noted while measuring: " + " ".join(notes)))
-    blocks.append(Text("Not measured: " + "; ".join(_not_measured(steps)) + "."))
+    blocks.append(Text("Not measured: " + "; ".join(_not_measured(steps, evaluations)) + "."))
     return blocks
 
 
@@ -122,9 +127,10 @@ def _name(share: float) -> str:
     return {0.0: "min", 1.0: "max"}.get(share, f"p{share * 100:g}")
 
 
-def _not_measured(steps: Sequence[Step]) -> list[str]:
+def _not_measured(steps: Sequence[Step], evaluations: Sequence[RunRecord]) -> list[str]:
+    graded = any(r.meta.quality is not None for r in (*evaluations, *(s.record for s in steps)))
     out = [
-        "quality of the answers",
+        *([] if graded else ["quality of the answers"]),
         "cost",
         "security",
         "recovery from failures",
@@ -298,7 +304,7 @@ def _experiments(steps: Sequence[Step]) -> list[Block]:
 # 5
 
 
-def _acceptance(steps: Sequence[Step], pivots: Sequence[Step]) -> list[Block]:
+def _acceptance(steps: Sequence[Step], pivots: Sequence[Step], evaluations: Sequence[RunRecord]) -> list[Block]:
     rows = []
     for step in pivots:
         for verdict in step.verdicts:
@@ -314,7 +320,7 @@ def _acceptance(steps: Sequence[Step], pivots: Sequence[Step]) -> list[Block]:
             )
     areas = {row[0].text for row in rows}
     open_areas = (
-        ("quality", "a quality floor is not measured by load", "an evaluation suite on the same answers"),
+        ("quality", "no promise in the card", "add `quality(core) >= 40%`"),
         ("reliability", "no promise in the card", "add `answered >= 99%`"),
         ("security", "no denial matrix was run", "probes of a gateway in front of the engine"),
         ("cost", "no price of this hardware is known", "a price per hour and the budget in the card's constraints"),
@@ -341,6 +347,8 @@ def _acceptance(steps: Sequence[Step], pivots: Sequence[Step]) -> list[Block]:
             "run.json: verdicts",
         )
     ]
+    own = [s.record for s in steps if s.record not in evaluations]
+    blocks += quality_blocks([*evaluations, *own])
     blocks.append(_certificates(steps))
     return blocks
 

@@ -1,6 +1,7 @@
 """What a fake engine does: its speed, its limits, its faults."""
 
 from enum import StrEnum
+from hashlib import sha256
 from typing import Annotated
 
 import msgspec
@@ -52,6 +53,25 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
         return inside and (number - self.first) % self.every == 0
 
 
+class Said(msgspec.Struct, frozen=True, kw_only=True):
+    """A scripted answer.
+
+    Attributes:
+        text: What is said.
+        tool: Name of a tool that is called instead; empty for none.
+        arguments: Its arguments as JSON text.
+    """
+
+    text: str = ""
+    tool: str = ""
+    arguments: str = "{}"
+
+
+def said_key(prompt: str) -> str:
+    """Under which an answer to this last message is found in ``Script.answers``."""
+    return sha256(prompt.encode()).hexdigest()[:16]
+
+
 class Script(msgspec.Struct, frozen=True, kw_only=True):
     """A fake engine: a queueing model with slots, prefill and decode.
 
@@ -75,6 +95,8 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
         metrics: Whether ``/metrics`` exists.
         startup_s: Time before it listens.
         faults: What goes wrong.
+        answers: Answers by ``said_key`` of the last message; ``""`` answers all others. Without one it counts. A
+            scripted tool is called in OpenAI chat only.
     """
 
     model: str = "fake"
@@ -94,3 +116,4 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
     metrics: bool = True
     startup_s: Seconds = 0.0
     faults: tuple[Fault, ...] = ()
+    answers: dict[str, Said] = {}
