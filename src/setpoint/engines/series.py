@@ -159,6 +159,26 @@ TGI = (
     Series("preemptions", Kind.COUNTER, "events"),
     Series("ttft_sum", Kind.COUNTER, "s", caveat="has none"),
 )
+# NVIDIA's DCGM exporter. SM_ACTIVE and the other profiling fields are off in its default list of counters.
+GPU = (
+    _gauge(
+        "gpu_sm_active",
+        "ratio",
+        "DCGM_FI_PROF_SM_ACTIVE",
+        over=Over.MAX,
+        caveat="commented out in dcgm-exporter's default counters",
+    ),
+    _gauge("gpu_tensor_active", "ratio", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", over=Over.MAX),
+    _gauge("gpu_dram_active", "ratio", "DCGM_FI_PROF_DRAM_ACTIVE", over=Over.MAX),
+    _gauge(
+        "gpu_util",
+        "percent",
+        "DCGM_FI_DEV_GPU_UTIL",
+        over=Over.MAX,
+        caveat="a kernel was resident: saturates, never enough alone",
+    ),
+)
+GPU_PREFIX = "DCGM_FI_"
 
 SERIES: dict[str, tuple[Series, ...]] = {
     "vllm": VLLM,
@@ -168,6 +188,13 @@ SERIES: dict[str, tuple[Series, ...]] = {
     "tgi": TGI,
     "fake": VLLM,  # the fake engine exports vLLM's names
 }
-PREFIXES = {"vllm:": "vllm", "sglang:": "sglang", "sglang_": "sglang", "trtllm_": "trtllm", "llamacpp:": "llamacpp", "tgi_": "tgi"}
+PREFIXES = {
+    "vllm:": "vllm",
+    "sglang:": "sglang",
+    "sglang_": "sglang",
+    "trtllm_": "trtllm",
+    "llamacpp:": "llamacpp",
+    "tgi_": "tgi",
+}
 PATHS = {"trtllm": "/prometheus/metrics"}
 NEEDS_FLAG = {"sglang": "--enable-metrics", "llamacpp": "--metrics"}
