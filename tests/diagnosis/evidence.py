@@ -50,7 +50,8 @@ def exchange(
         chunk_tokens=[1] * len(times), chunk_kinds=kinds, outcome=outcome, status=200 if times else 500,
         finish_reason="stop" if times else None, error=None, retry_after_s=None, planned_prompt_tokens=prompt,
         planned_output_tokens=output, prompt_tokens=prompt if times else None,
-        completion_tokens=output if times else None, cached_tokens=cached, reasoning_tokens=None, tokens_source="usage" if times else "chunks",
+        completion_tokens=output if times else None, cached_tokens=cached,
+        reasoning_tokens=None, tokens_source="usage" if times else "chunks",
         visible_chars=4 * len(visible), reasoning_chars=0, tool_calls=0,
     )  # fmt: skip
 
