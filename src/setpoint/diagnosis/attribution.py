@@ -11,6 +11,7 @@ from setpoint.metrics.table import Floats
 
 CAUSES: dict[Part, str] = {
     Part.CLIENT: "client",
+    Part.CONNECT: "network",
     Part.NETWORK: "network",
     Part.OVERHEAD: "overhead",
     Part.PREFILL: "prefill",

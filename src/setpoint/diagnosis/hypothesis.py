@@ -136,10 +136,10 @@ def client_doubt(evidence: Evidence) -> str | None:
     client = evidence.subject.client
     if not client or client.get("good", True):
         return None
-    own = evidence.share((Part.CLIENT,), ("ttft", "e2e"))
+    own = evidence.share((Part.CLIENT, Part.CONNECT), ("ttft", "e2e"))
     floor = client.get("floor") or {}
     delay_s = float(floor.get("ttft_p99_s") or 0.0)
-    limits = [s.limit_s for s in evidence.broken if s.limit_s is not None]
+    limits = [s.limit_s for s in evidence.broken if s.limit_s is not None and s.metric in ("ttft", "e2e")]
     busy = float(client.get("cpu_share", 0.0)) > BUSY_CLIENT
     slow = bool(limits) and delay_s > MATERIAL * min(limits)
     late = own is not None and own.interval.high >= MATERIAL / 2

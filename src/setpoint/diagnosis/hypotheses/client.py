@@ -10,7 +10,8 @@ def _examine(e: Evidence) -> Examination:
     good = client.get("good") if client else None
     reasons = "; ".join(str(r) for r in client.get("reasons", ())) or "its certificate is good"
     checks = [Check(None if good is None else not good, f"the client says of itself: {reasons}", needed=True)]
-    parts: tuple[Part, ...] = (Part.CLIENT,)
+    # A client that sends late cannot vouch for the time that its connections took either.
+    parts: tuple[Part, ...] = (Part.CLIENT,) if good is not False else (Part.CLIENT, Part.CONNECT)
     busy = float(client.get("cpu_share", 0.0))
     if busy > BUSY_CLIENT:
         parts = (*FIRST, Part.UNKNOWN)
