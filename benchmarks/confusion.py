@@ -95,9 +95,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--write", action="store_true", help="publish in docs/diagnosis.md")
     parser.add_argument("--json", type=Path, help="also write the rows here")
+    parser.add_argument("--join", type=Path, nargs="*", default=[], help="rows of earlier calls; nothing is planted")
     options = parser.parse_args()
-    rows = []
-    for _ in range(options.rounds):
+    rows = [Row(**row) for path in options.join for row in json.loads(path.read_text())]
+    rows.sort(key=lambda row: list(PLANTED).index(row.plant))
+    for _ in range(0 if options.join else options.rounds):
         for name in options.names or PLANTED:
             rows.append(observe(name))
             print(

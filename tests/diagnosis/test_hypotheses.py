@@ -172,6 +172,24 @@ def test_gpu_util_alone_never_supports_anything() -> None:
     assert found["launch_bound"] is Conclusion.UNDECIDED
 
 
+def test_an_engine_that_gets_no_cpu_is_not_judged_by_its_speed() -> None:
+    world = WORLDS["prefill"]()
+    starved = {"engine_cpu_time": 20.0, "engine_cpu_wait": 60.0}
+    found = diagnose(
+        evidence(TTFT, world.rows, *world.others, gauges=CALM | {"host_cpu": 0.95}, counters=FLOW | starved)
+    )
+    assert [f.name for f in found.supported] == ["neighbour"]
+    prefill = next(f for f in found.findings if f.name == "prefill")
+    assert prefill.conclusion is Conclusion.UNDECIDED
+    assert "waiting for a CPU" in prefill.reason
+
+
+def test_a_long_prefill_is_no_wedge_and_a_counter_that_stands_still_is_none_either() -> None:
+    slow = World(stream(Costs(prefill_s=0.08), gap_s=10.0), more={"counters": {"generation_tokens": 0.0}})
+    found = {f.name: f.conclusion for f in diagnose(slow.evidence()).findings}
+    assert found["wedged"] is Conclusion.REFUTED
+
+
 # The seeds' table of symptoms: what is broken, and who must still be a suspect before anything was probed.
 SYMPTOMS: dict[str, tuple[World, set[str]]] = {
     "TTFT high, ITL normal": (World(stream(Costs(queue_s=0.4), gap_s=0.3), more={"gauges": {}, "counters": {}}), {"queueing", "prefill", "host", "gateway"}),
