@@ -24,10 +24,10 @@ def waits(e: Evidence) -> Check:
     if waiting is not None:
         holds = True if waiting >= WAITING else False if waiting < NO_WAITING else None
         return Check(holds, f"the engine has {format_number(waiting)} requests waiting on average", needed=True)
-    half = e.probe("half_load")
-    if half is None:
+    found = _queue_at_both_loads(e)
+    if found is None:
         return Check(None, "whether requests wait inside the engine", needed=True)
-    full_s, half_s = (float(e.parts_of(o).first[Part.QUEUE].mean()) for o in (e.subject, half))
+    full_s, half_s = found
     words = (
         f"the wait beyond a request alone is {format_duration(full_s)}, and {format_duration(half_s)} at half the load"
     )
@@ -36,12 +36,21 @@ def waits(e: Evidence) -> Check:
 
 def wait_falls(e: Evidence) -> Check:
     """Half the load takes away most of the wait."""
-    half = e.probe("half_load")
-    if half is None:
+    found = _queue_at_both_loads(e)
+    if found is None:
         return Check(None, "whether the wait goes away at half the load")
-    full_s, half_s = (float(e.parts_of(o).first[Part.QUEUE].mean()) for o in (e.subject, half))
+    full_s, half_s = found
     words = f"the wait beyond a request alone falls from {format_duration(full_s)} to {format_duration(half_s)} at half the load"
     return Check(half_s <= 0.7 * full_s, words)
+
+
+def _queue_at_both_loads(e: Evidence) -> tuple[float, float] | None:
+    """Mean wait beyond a request alone at the subject's load and at half of it; None without the probe."""
+    half = e.probe("half_load")
+    if half is None or not len(half.table) or not len(e.subject.table):
+        return None
+    full_s, half_s = (float(e.parts_of(o).first[Part.QUEUE].mean()) for o in (e.subject, half))
+    return full_s, half_s
 
 
 def preempts(e: Evidence) -> Check:
