@@ -13,6 +13,7 @@ from setpoint.records.record import RunRecord
 from setpoint.records.store import RunStore
 from setpoint.report import sections
 from setpoint.report.content import LoadVerdicts, RecordFacts, Report, VerdictRow
+from setpoint.report.hypothesis import diagnosis_of
 from setpoint.report.quality import is_evaluation
 from setpoint.report.step import Step, in_order
 from setpoint.units import format_duration, format_number, format_share
@@ -33,10 +34,13 @@ def build(records: Sequence[RunRecord], plan: Mapping[str, Any] | None = None) -
     cards = {r.meta.card_name for r in records}
     if len(cards) > 1:
         raise UsageError(f"These runs are of different cards: {', '.join(sorted(cards))}.", fix="Report on one card.")
+    probes = [r for r in records if r.meta.pins.get("probe") is not None]
     evaluations = [r for r in records if is_evaluation(r)]
-    loads = [r for r in records if not is_evaluation(r)]
+    loads = [r for r in records if r not in probes and r not in evaluations]
     steps = in_order(loads or evaluations, evaluations)
-    all_steps = [*steps, *(in_order(evaluations) if loads else [])]
+    if not steps:
+        raise UsageError("These runs are probes of a diagnosis.", fix="Report on the run that they explain.")
+    all_steps = [*steps, *(in_order(evaluations) if loads else []), *in_order(probes)]
     pivots = _pivots(steps)
     newest = max(records, key=lambda r: r.meta.created)
     target = newest.meta.target
@@ -48,7 +52,7 @@ def build(records: Sequence[RunRecord], plan: Mapping[str, Any] | None = None) -
         ),
         state=_state(steps) if loads else steps[-1].state,
         verdicts=tuple(_load_verdicts(s) for s in pivots if loads or s.verdicts),
-        sections=sections.all_sections(steps, pivots, evaluations, plan),
+        sections=sections.all_sections(steps, pivots, diagnosis_of(steps, probes), evaluations, plan),
         records=tuple(_record_facts(s) for s in all_steps),
     )
 
@@ -195,6 +199,8 @@ def _record_facts(step: Step) -> RecordFacts:
 def _reproduce(step: Step) -> str:
     """The command that makes such a run again; the card is in run.json."""
     meta, schedule = step.record.meta, step.record.meta.schedule
+    if meta.pins.get("probe") is not None:
+        return f"setpoint diagnose {meta.target.get('base_url', 'URL')} --card {meta.card_name}.yaml"
     parts = ["setpoint bench", f"{meta.card_name}.yaml"]
     if is_evaluation(step.record):
         parts = ["setpoint eval", *([f"{meta.card_name}.yaml"] if meta.card else [])]
