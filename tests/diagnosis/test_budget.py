@@ -1,5 +1,6 @@
 """The budget of an end-to-end promise, and breaches by cause."""
 
+import numpy as np
 import pytest
 from tests.diagnosis.evidence import Costs, card, evidence, exchange, ladder, outputs
 
@@ -41,6 +42,29 @@ def test_without_a_service_model_nothing_is_allowed_by_guess() -> None:
 def test_a_card_without_an_end_to_end_promise_has_no_budget() -> None:
     rows = [exchange(i, i * 3.0, Costs()) for i in range(30)]
     assert budget(evidence(card("answered >= 90%", **{"class": "batch"}), rows)) is None
+
+
+AGENT = card(
+    "p90 e2e <= 10 s",
+    agent={"tool_turns": 4, "result_tokens": 20, "tool_time": "1s"},
+)
+
+
+def test_a_promise_on_a_whole_task_is_no_budget_of_a_request() -> None:
+    rows = [exchange(i, i * 3.0, Costs()) for i in range(30)]
+    assert budget(evidence(AGENT, rows)) is None
+
+
+def test_each_turn_of_a_late_task_breaks_its_promise() -> None:
+    """30 tasks of five turns; six of them begin so late in the queue that the whole takes more than 10 s."""
+    rows = [
+        exchange(i, i * 2.0, Costs(queue_s=5.0 if i // 5 < 6 and i % 5 == 4 else 0.0), session=i // 5, turn=i % 5)
+        for i in range(150)
+    ]
+    symptom = evidence(AGENT, rows).broken[0]
+    assert symptom.verdict.samples == 30
+    assert np.flatnonzero(symptom.broken).tolist() == list(range(30))
+    assert symptom.limit_s == pytest.approx(10.0 / 5)
 
 
 def test_each_breach_goes_to_its_largest_part() -> None:

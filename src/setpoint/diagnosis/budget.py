@@ -12,7 +12,7 @@ from setpoint.diagnosis.evidence import Evidence
 from setpoint.diagnosis.parts import Part
 from setpoint.metrics.table import Floats
 from setpoint.workload.card import Workload
-from setpoint.workload.promise import Metric
+from setpoint.workload.promise import Boundary, Metric
 
 RESERVE = 0.2  # of the promise, kept for bursts
 
@@ -38,7 +38,8 @@ class Budget:
 
     Attributes:
         promise: In words.
-        limit_s: The promise; where the card promises no end-to-end time, TTFT and TPOT of a typical answer together.
+        limit_s: The promise; where the card promises no end-to-end time of a request, TTFT and TPOT of a typical answer
+            together.
         quantile: At which the parts are measured; parts at one quantile do not add up to the whole at it.
         reserve_s: Kept for bursts.
         lines: The parts.
@@ -94,6 +95,8 @@ def budget(evidence: Evidence) -> Budget | None:
 
 def _limit(card: Workload) -> tuple[str, float, float] | None:
     e2e = card.tightest(Metric.E2E)
+    if e2e is not None and e2e.boundary is Boundary.TASK:
+        e2e = None  # its parts are turns and tools, not those of a request
     if e2e is not None and e2e.limit_s is not None and e2e.quantile is not None:
         return e2e.label, e2e.limit_s, e2e.quantile
     ttft, tpot = card.tightest(Metric.TTFT), card.tightest(Metric.TPOT)

@@ -20,9 +20,10 @@ class Symptom:
     Attributes:
         promise: In words.
         metric: ``ttft``, ``itl``, ``tpot``, ``e2e``, ``answered`` or ``availability``.
-        limit_s: Its limit; None for shares of answers.
+        limit_s: Its limit for one exchange: a whole task's is spread over its turns. None for shares of answers.
         verdict: On all exchanges of the run.
-        broken: Which exchanges break the limit; one that gave no token and waited longer does.
+        broken: Which exchanges break the limit, or belong to a task that does; one that gave no token and waited longer
+            does.
         leaning: Whether the observed share is below the promised one; the verdict may still be undecided.
     """
 
@@ -49,9 +50,17 @@ def _symptom(observation: Observation, promise: Promise) -> Symptom:
     verdict = judge(promise, table)
     broken = _broken(observation, promise)
     leaning = verdict.share is not None and verdict.share < verdict.required
-    if promise.limit_s is not None and promise.metric in ("ttft", "e2e") and len(table):
+    whole_task, limit_s = _is_of_tasks(promise), promise.limit_s
+    if limit_s is not None and promise.metric in ("ttft", "e2e") and len(table) and not whole_task:
         leaning = leaning or bool(broken.mean() > 1 - verdict.required)
-    return Symptom(promise.label, str(promise.metric), promise.limit_s, verdict, broken, leaning)
+    if limit_s is not None and whole_task and len(table):
+        limit_s *= len(np.unique(table.session)) / len(table)
+    return Symptom(promise.label, str(promise.metric), limit_s, verdict, broken, leaning)
+
+
+def _is_of_tasks(promise: Promise) -> bool:
+    definition = definition_of(promise)
+    return definition is not None and definition.per == "task"
 
 
 def _broken(observation: Observation, promise: Promise) -> Mask:
@@ -61,6 +70,9 @@ def _broken(observation: Observation, promise: Promise) -> Mask:
         return table.failed
     if definition.per == "gap":
         return table.gaps_at_most(limit) < table.gaps
+    if definition.per == "task":
+        tasks = table.tasks()
+        return np.isin(table.session, tasks.session[~within(definition.values(tasks), limit)])
     values = definition.values(table)
     late = ~np.isnan(values) & ~within(values, limit)
     if promise.metric == "ttft":
