@@ -5,11 +5,10 @@ import numpy as np
 from setpoint.diagnosis.evidence import Evidence
 from setpoint.diagnosis.hypothesis import Check
 from setpoint.diagnosis.observation import Observation
-from setpoint.diagnosis.parts import Part
+from setpoint.diagnosis.parts import NO_WAITING, Part
 from setpoint.units import format_duration, format_number, format_share
 
 WAITING = 0.5  # requests waiting on average: a queue stands
-NO_WAITING = 0.2
 SILENT_S = 3.0  # no token for anybody for so long while requests are open: wedged
 KV_FULL = 0.85  # mean usage
 STARVED = 0.35  # of the engine's time without a CPU: nothing else can be judged
