@@ -74,6 +74,21 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
         tokenizer: Whether ``/tokenize`` exists.
         metrics: Whether ``/metrics`` exists.
         startup_s: Time before it listens.
+        prefill_stops_decode: Whether a prefill holds up every decode step, and prefills come one at a time.
+        kv_tokens: Tokens that the KV cache holds: past it the youngest request is preempted and recomputed. None
+            has room for all, and ``kv_usage`` is the share of slots in use.
+        admit_usage: Share of the KV cache that admission fills; below 1 it is shy.
+        cold_requests: First requests that pay ``cold_s`` before their first token.
+        cold_s: What they pay.
+        tokenize_token_s: CPU seconds a prompt token, on the one thread that also streams, cached or not.
+        step_cpu_s: CPU seconds a decode step, on that thread: an engine that computes on the CPU.
+        draft_tokens: Tokens drafted a step; 0 does not speculate.
+        draft_token_s: Seconds a drafted token adds to its step.
+        acceptance: Share of drafted tokens that are accepted.
+        wedge_after: Number of requests after which nothing is generated any more; None never.
+        tensor_parallel_size: What it says of itself; nothing else follows from it.
+        sm_active: Share of time that the GPU's multiprocessors work, as DCGM would export it; None has no GPU.
+        dram_active: Share of time that the GPU's memory moves data, likewise.
         faults: What goes wrong.
     """
 
@@ -93,4 +108,18 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
     tokenizer: bool = True
     metrics: bool = True
     startup_s: Seconds = 0.0
+    prefill_stops_decode: bool = False
+    kv_tokens: int | None = None
+    admit_usage: float = 1.0
+    cold_requests: int = 0
+    cold_s: float = 0.0
+    tokenize_token_s: float = 0.0
+    step_cpu_s: float = 0.0
+    draft_tokens: int = 0
+    draft_token_s: float = 0.0
+    acceptance: float = 0.0
+    wedge_after: int | None = None
+    tensor_parallel_size: int = 1
+    sm_active: float | None = None
+    dram_active: float | None = None
     faults: tuple[Fault, ...] = ()

@@ -1,0 +1,200 @@
+"""Where the time of each exchange went.
+
+    scheduled ── CLIENT ── sent ── NETWORK, OVERHEAD, PREFILL, CACHE_MISS, QUEUE ── first token
+    first token ── REASONING ── first visible ── STEP, BATCH, STALL_* ── last token
+
+Client, reasoning and the length of every gap are measured. The rest follows from the service model: what a request
+would have cost alone is overhead and prefill (of tokens that repeat and were not cached: a cache miss), what is left of
+its wait is queue. A gap is the step of one stream, the batch's addition, and a stall where it is far above both; a
+stall belongs to preemption when that counter rose, to prefill when another request was prefilled meanwhile.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from setpoint.diagnosis.concurrency import Concurrency
+from setpoint.diagnosis.observation import Observation
+from setpoint.diagnosis.service_model import ServiceModel
+from setpoint.metrics.table import Floats, Ints
+
+STALL_FACTOR = 2.0  # a gap beyond this many times its expectation, and
+STALL_LEAST_S = 0.03  # by at least this, is a stall
+
+
+class Part(StrEnum):
+    """A part of an exchange's time."""
+
+    CLIENT = "client"  # planned to the last request byte
+    NETWORK = "network"  # on its way to the engine and back
+    OVERHEAD = "overhead"  # fixed cost of any request
+    PREFILL = "prefill"
+    CACHE_MISS = "cache miss"  # prefill of tokens that had been computed before
+    QUEUE = "queue"  # the wait beyond what the request would cost alone
+    SILENT = "silence"  # of exchanges that never had a token
+    REASONING = "reasoning"
+    STEP = "decode alone"
+    BATCH = "batch"
+    STALL_PREFILL = "stall by prefill"
+    STALL_PREEMPTION = "stall by preemption"
+    STALL = "stall"
+    UNKNOWN = "unknown"  # the service model does not tell
+
+
+FIRST = (
+    Part.CLIENT, Part.NETWORK, Part.OVERHEAD, Part.PREFILL, Part.CACHE_MISS, Part.QUEUE, Part.SILENT, Part.REASONING,
+)  # fmt: skip
+STREAM = (Part.STEP, Part.BATCH, Part.STALL_PREFILL, Part.STALL_PREEMPTION, Part.STALL)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The time of one run's exchanges.
+
+    Attributes:
+        first: Seconds of each part up to the first visible token, one an exchange.
+        gap_owner: Row of the exchange that each visible gap belongs to.
+        gap_s: Length of each gap.
+        gaps: Seconds of each part of a stream, one a gap.
+    """
+
+    first: dict[Part, Floats]
+    gap_owner: Ints
+    gap_s: Floats
+    gaps: dict[Part, Floats]
+
+    def of_stream(self, part: Part) -> Floats:
+        """Seconds of a part of the stream, one an exchange."""
+        rows = len(self.first[Part.CLIENT])
+        values = self.gaps.get(part, np.zeros(len(self.gap_s)))
+        return np.bincount(self.gap_owner, weights=values, minlength=rows).astype(np.float64)
+
+
+def reusable_tokens(observation: Observation) -> Floats:
+    """Prompt tokens of each exchange that the target had seen before, by the card: shared prefix and history.
+
+    Of a prefix that only a share of sessions begin with, the expectation.
+    """
+    table, card = observation.table, observation.card
+    reusable = np.zeros(len(table))
+    if card is None or observation.probe is not None:
+        return reusable
+    prefix = card.traffic.prefix
+    if prefix is not None:
+        opening = np.minimum(prefix.tokens, np.maximum(observation.prompt_tokens - 1, 0)) * prefix.share
+        reusable = np.where(table.turn == 0, opening, reusable)
+    history: dict[tuple[int, int], float] = {
+        (int(s), int(t)): float(n)
+        for s, t, n in zip(table.session, table.turn, observation.prompt_tokens + table.output_tokens, strict=True)
+    }
+    for row in np.flatnonzero(table.turn > 0):
+        seen = history.get((int(table.session[row]), int(table.turn[row]) - 1), 0.0)
+        reusable[row] = min(seen, observation.prompt_tokens[row])
+    return reusable
+
+
+def split(observation: Observation, model: ServiceModel, upstream_s: float | None) -> Parts:
+    """The parts of one run.
+
+    Args:
+        observation: The run.
+        model: Of its target.
+        upstream_s: Seconds of each wait before the engine hears of the request, where known.
+    """
+    gap_owner, gap_s, gaps = _stream(observation, model)
+    return Parts(_first(observation, model, upstream_s), gap_owner, gap_s, gaps)
+
+
+def prefill_s(observation: Observation, model: ServiceModel) -> Floats | None:
+    """Expected prefill of each exchange alone; the server's own figure where it gave one. None: not determined."""
+    cost = model.prefill_s_per_token
+    own = observation.server_prefill_s
+    if cost is None:
+        return np.nan_to_num(own) if len(own) and not np.isnan(own).all() else None
+    return cost.value * observation.uncached_tokens
+
+
+def _first(o: Observation, model: ServiceModel, upstream_s: float | None) -> dict[Part, Floats]:
+    table, zero = o.table, np.zeros(len(o.table))
+    sent = np.where(np.isnan(table.sent_s), table.done_s, table.sent_s)
+    parts = {part: zero.copy() for part in (*FIRST, Part.UNKNOWN)}
+    parts[Part.CLIENT] = np.maximum(table.started_s - table.scheduled_s, 0.0)
+    connect = np.maximum(sent - table.started_s, 0.0)
+    silent = np.isnan(table.first_token_s)
+    parts[Part.SILENT] = np.where(silent, np.maximum(table.done_s - sent, 0.0), 0.0)
+    wait = np.nan_to_num(o.wait_s)
+    visible = np.where(np.isnan(table.first_visible_s), table.last_token_s, table.first_visible_s)
+    parts[Part.REASONING] = np.maximum(np.nan_to_num(visible - table.first_token_s), 0.0)
+    upstream = np.minimum(wait, upstream_s or 0.0)
+    parts[Part.NETWORK] = connect + upstream
+    left = wait - upstream
+    alone = model.wait_s(o.uncached_tokens)
+    if alone is None:
+        parts[Part.UNKNOWN] = left
+        return parts
+    own = prefill_s(o, model)
+    overhead = np.maximum(alone - (own if own is not None else zero) - (upstream_s or 0.0), 0.0)
+    parts[Part.OVERHEAD] = np.minimum(left, overhead)
+    left = left - parts[Part.OVERHEAD]
+    if own is not None:
+        prefill = np.minimum(left, own)
+        repeated = np.minimum(
+            np.maximum(reusable_tokens(o) - np.nan_to_num(table.cached_tokens), 0.0), o.uncached_tokens
+        )
+        missed = prefill * repeated / np.maximum(o.uncached_tokens, 1.0)
+        parts[Part.CACHE_MISS], parts[Part.PREFILL] = missed, prefill - missed
+        left = left - prefill
+    parts[Part.QUEUE] = np.maximum(left, 0.0)
+    return parts
+
+
+def _stream(o: Observation, model: ServiceModel) -> tuple[Ints, Floats, dict[Part, Floats]]:
+    table = o.table
+    counts = table.gaps
+    owner = np.repeat(np.arange(len(table)), counts)
+    position = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
+    gap = table.gap_s[np.repeat(table.gap_at, counts) + position].astype(np.float64)
+    total = np.concatenate([[0.0], np.cumsum(gap)])
+    before = total[:-1] - np.repeat(total[np.cumsum(counts) - counts], counts)
+    start = np.nan_to_num(table.first_visible_s)[owner] + before
+    end = start + gap
+    tokens = np.maximum((table.output_tokens - 1) / np.maximum(table.chunks - 1, 1), 1.0)[owner]
+    context = (o.prompt_tokens + table.output_tokens / 2)[owner]
+    zero = np.zeros(len(gap))
+    step = model.one_stream_s(context)
+    known = step is not None
+    alone = step * tokens if step is not None else np.full(len(gap), float(np.median(gap)) if len(gap) else 0.0)
+    batch = zero
+    if model.step_s_per_stream is not None:
+        batch = model.step_s_per_stream.value * np.maximum(o.streams.at(start + gap / 2) - 1, 0.0) * tokens
+    expected = alone + batch
+    left = gap - expected
+    stalled = left > np.maximum(STALL_FACTOR * expected, STALL_LEAST_S)
+    scale = np.where(stalled, 1.0, gap / np.maximum(expected, 1e-9))
+    stall = np.where(stalled, left, 0.0)
+    preempted = stalled & (_rise(o, "preemptions", start, end) > 0)
+    own = prefill_s(o, model)
+    began = o.table.sent_s if own is None else np.maximum(table.first_token_s - own, table.sent_s)
+    beside = Concurrency(began, table.first_token_s).seconds(start, end)
+    prefilled = stalled & ~preempted & (beside >= 0.5 * stall)
+    parts = {
+        Part.STEP: alone * scale if known else zero,
+        Part.BATCH: batch * scale if known else zero,
+        Part.UNKNOWN: zero if known else alone * scale,
+        Part.STALL_PREEMPTION: np.where(preempted, stall, 0.0),
+        Part.STALL_PREFILL: np.where(prefilled, stall, 0.0),
+        Part.STALL: np.where(~preempted & ~prefilled, stall, 0.0),
+    }
+    return owner, gap, parts
+
+
+def _rise(o: Observation, name: str, start: Floats, end: Floats) -> Floats:
+    """How much a counter rose from the last reading before each span to the first after it."""
+    found = o.signals.get(name)
+    if found is None or not len(found.times_s):
+        return np.zeros(len(start))
+    last = len(found.times_s) - 1
+    before = np.maximum(np.searchsorted(found.times_s, start, side="right") - 1, 0)
+    after = np.minimum(np.searchsorted(found.times_s, end, side="left"), last)
+    return np.asarray(found.values[after] - found.values[before])
