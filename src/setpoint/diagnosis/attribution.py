@@ -36,7 +36,7 @@ class Attribution:
     Attributes:
         promise: In words.
         broken: Exchanges that break it.
-        exchanges: All of them.
+        exchanges: All that were looked at: every one, or an even sample of a long run.
         causes: Breaches by cause, the most frequent first; a failed exchange is an error, whatever it waited for.
     """
 
@@ -50,7 +50,7 @@ def attribute(evidence: Evidence) -> tuple[Attribution, ...]:
     """One a promise that some exchange breaks."""
     out = []
     for symptom in evidence.symptoms:
-        rows = np.flatnonzero(symptom.broken)
+        rows = np.flatnonzero(symptom.broken & evidence.parts.sampled)
         if not len(rows):
             continue
         parts, values = _columns(evidence, symptom.metric)
@@ -61,7 +61,9 @@ def attribute(evidence: Evidence) -> tuple[Attribution, ...]:
                 counts["error"] += 1
             else:
                 counts[CAUSES[parts[int(np.argmax(values[:, row]))]]] += 1
-        out.append(Attribution(symptom.promise, len(rows), len(symptom.broken), tuple(counts.most_common())))
+        out.append(
+            Attribution(symptom.promise, len(rows), int(evidence.parts.sampled.sum()), tuple(counts.most_common()))
+        )
     return tuple(out)
 
 

@@ -1,7 +1,7 @@
 """All that is known when hypotheses are examined: the subject, the other runs, and what follows from them."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -14,6 +14,10 @@ from setpoint.diagnosis.symptoms import Symptom, symptoms_of
 from setpoint.metrics.table import Floats
 
 FEWEST_READINGS = 4
+MODELLED = frozenset({
+    Part.OVERHEAD, Part.PREFILL, Part.CACHE_MISS, Part.QUEUE, Part.STEP, Part.BATCH, Part.STALL, Part.STALL_PREFILL,
+    Part.STALL_PREEMPTION,
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,19 +89,29 @@ class Evidence:
         return _upstream_by_count(self.subject)
 
     def share(self, parts: Iterable[Part], metrics: Iterable[str]) -> Share | None:
-        """The largest share that these parts together have in a broken promise of these metrics."""
+        """The largest share that these parts together have in a broken promise of these metrics.
+
+        Time that the service model does not tell may belong to a part that follows from the model: it widens the
+        interval upwards.
+        """
         parts, metrics = tuple(parts), tuple(metrics)
         found = [x for x in (self._share(parts, s) for s in self.broken if s.metric in metrics) if x is not None]
-        return max(found, key=lambda x: x.interval.value, default=None)
+        return max(found, key=lambda x: (x.interval.value, x.interval.high), default=None)
 
     def _share(self, parts: Sequence[Part], symptom: Symptom) -> Share | None:
         pair = self._times(parts, symptom)
         if pair is None:
             return None
         part, whole = pair
-        broken = symptom.broken
+        broken = symptom.broken & self.parts.sampled
         found = ratio(part[broken], whole[broken])
-        return None if found is None else Share(found, symptom, float(part[broken].mean()))
+        if found is None:
+            return None
+        if any(p in MODELLED for p in parts) and Part.UNKNOWN not in parts:
+            with_unknown = self._share([*parts, Part.UNKNOWN], symptom)
+            assert with_unknown is not None
+            found = replace(found, high=max(found.high, with_unknown.interval.high))
+        return Share(found, symptom, float(part[broken].mean()))
 
     def _times(self, parts: Sequence[Part], symptom: Symptom) -> tuple[Floats, Floats] | None:
         """Seconds of the parts, and of the whole that the promise limits, one an exchange."""

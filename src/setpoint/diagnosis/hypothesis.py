@@ -11,9 +11,13 @@ from enum import StrEnum
 
 from setpoint.diagnosis.evidence import Evidence, Share
 from setpoint.diagnosis.interval import Interval
+from setpoint.diagnosis.parts import Part
 from setpoint.units import format_share
 
 MATERIAL = 0.2  # of the time of the exchanges that break a promise: less, and its removal would be hard to see
+
+
+BUSY_CLIENT = 0.8  # of a core: above, it reads answers late
 
 
 class Conclusion(StrEnum):
@@ -116,11 +120,30 @@ def conclude(hypothesis: Hypothesis, evidence: Evidence) -> Finding:
     seen = hypothesis.examine(evidence)
     missing = tuple(name for name in hypothesis.probes if evidence.probe(name) is None)
     conclusion, why = _weigh(seen)
-    bad_client = evidence.subject.client and not evidence.subject.client.get("good", True)
-    if bad_client and conclusion is Conclusion.SUPPORTED and hypothesis.name != "client":
-        reasons = "; ".join(evidence.subject.client.get("reasons", ()))
-        return _finding(hypothesis, seen, Conclusion.UNDECIDED, f"the client may have been the cause: {reasons}", ())
+    doubt = client_doubt(evidence)
+    if doubt is not None and conclusion is Conclusion.SUPPORTED and hypothesis.name != "client":
+        why = f"the client may have been the cause: {doubt}"
+        return _finding(hypothesis, seen, Conclusion.UNDECIDED, why, ())
     return _finding(hypothesis, seen, conclusion, why, missing if conclusion is Conclusion.UNDECIDED else ())
+
+
+def client_doubt(evidence: Evidence) -> str | None:
+    """Why nobody else may be accused; None when the client is above suspicion.
+
+    A certificate that is not good makes verdicts near a limit undecided. An explanation asks how much of the broken
+    exchanges' time the client itself took: its lag is measured for each of them; its floor and its CPU bound the rest.
+    """
+    client = evidence.subject.client
+    if not client or client.get("good", True):
+        return None
+    own = evidence.share((Part.CLIENT,), ("ttft", "e2e"))
+    floor = client.get("floor") or {}
+    delay_s = float(floor.get("ttft_p99_s") or 0.0)
+    limits = [s.limit_s for s in evidence.broken if s.limit_s is not None]
+    busy = float(client.get("cpu_share", 0.0)) > BUSY_CLIENT
+    slow = bool(limits) and delay_s > MATERIAL * min(limits)
+    late = own is not None and own.interval.high >= MATERIAL / 2
+    return "; ".join(str(r) for r in client.get("reasons", ())) if busy or slow or late else None
 
 
 def _weigh(seen: Examination) -> tuple[Conclusion, str]:

@@ -17,10 +17,11 @@ import numpy as np
 from setpoint.diagnosis.concurrency import Concurrency
 from setpoint.diagnosis.observation import Observation
 from setpoint.diagnosis.service_model import ServiceModel
-from setpoint.metrics.table import Floats, Ints
+from setpoint.metrics.table import Floats, Ints, Mask
 
 STALL_FACTOR = 2.0  # a gap beyond this many times its expectation, and
 STALL_LEAST_S = 0.03  # by at least this, is a stall
+MOST_ROWS = 20_000  # exchanges whose gaps are looked at one by one
 
 
 class Part(StrEnum):
@@ -53,12 +54,14 @@ class Parts:
     """The time of one run's exchanges.
 
     Attributes:
+        sampled: Exchanges whose gaps were looked at; all but in a long run, evenly spread there.
         first: Seconds of each part up to the first visible token, one an exchange.
         gap_owner: Row of the exchange that each visible gap belongs to.
         gap_s: Length of each gap.
         gaps: Seconds of each part of a stream, one a gap.
     """
 
+    sampled: Mask
     first: dict[Part, Floats]
     gap_owner: Ints
     gap_s: Floats
@@ -102,8 +105,10 @@ def split(observation: Observation, model: ServiceModel, upstream_s: float | Non
         model: Of its target.
         upstream_s: Seconds of each wait before the engine hears of the request, where known.
     """
-    gap_owner, gap_s, gaps = _stream(observation, model)
-    return Parts(_first(observation, model, upstream_s), gap_owner, gap_s, gaps)
+    count = len(observation.table)
+    sampled = np.arange(count) % max(count // MOST_ROWS, 1) == 0
+    gap_owner, gap_s, gaps = _stream(observation, model, sampled)
+    return Parts(sampled, _first(observation, model, upstream_s), gap_owner, gap_s, gaps)
 
 
 def prefill_s(observation: Observation, model: ServiceModel) -> Floats | None:
@@ -134,24 +139,24 @@ def _first(o: Observation, model: ServiceModel, upstream_s: float | None) -> dic
         parts[Part.UNKNOWN] = left
         return parts
     own = prefill_s(o, model)
-    overhead = np.maximum(alone - (own if own is not None else zero) - (upstream_s or 0.0), 0.0)
-    parts[Part.OVERHEAD] = np.minimum(left, overhead)
+    if own is None:  # overhead and prefill are not told apart
+        parts[Part.UNKNOWN] = np.minimum(left, np.maximum(alone - (upstream_s or 0.0), 0.0))
+        parts[Part.QUEUE] = left - parts[Part.UNKNOWN]
+        return parts
+    parts[Part.OVERHEAD] = np.minimum(left, np.maximum(alone - own - (upstream_s or 0.0), 0.0))
     left = left - parts[Part.OVERHEAD]
-    if own is not None:
-        prefill = np.minimum(left, own)
-        repeated = np.minimum(
-            np.maximum(reusable_tokens(o) - np.nan_to_num(table.cached_tokens), 0.0), o.uncached_tokens
-        )
-        missed = prefill * repeated / np.maximum(o.uncached_tokens, 1.0)
-        parts[Part.CACHE_MISS], parts[Part.PREFILL] = missed, prefill - missed
-        left = left - prefill
+    prefill = np.minimum(left, own)
+    repeated = np.minimum(np.maximum(reusable_tokens(o) - np.nan_to_num(table.cached_tokens), 0.0), o.uncached_tokens)
+    missed = prefill * repeated / np.maximum(o.uncached_tokens, 1.0)
+    parts[Part.CACHE_MISS], parts[Part.PREFILL] = missed, prefill - missed
+    left = left - prefill
     parts[Part.QUEUE] = np.maximum(left, 0.0)
     return parts
 
 
-def _stream(o: Observation, model: ServiceModel) -> tuple[Ints, Floats, dict[Part, Floats]]:
+def _stream(o: Observation, model: ServiceModel, sampled: Mask) -> tuple[Ints, Floats, dict[Part, Floats]]:
     table = o.table
-    counts = table.gaps
+    counts = np.where(sampled, table.gaps, 0)
     owner = np.repeat(np.arange(len(table)), counts)
     position = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
     gap = table.gap_s[np.repeat(table.gap_at, counts) + position].astype(np.float64)
@@ -161,16 +166,19 @@ def _stream(o: Observation, model: ServiceModel) -> tuple[Ints, Floats, dict[Par
     end = start + gap
     tokens = np.maximum((table.output_tokens - 1) / np.maximum(table.chunks - 1, 1), 1.0)[owner]
     context = (o.prompt_tokens + table.output_tokens / 2)[owner]
-    zero = np.zeros(len(gap))
+    zero: Floats = np.zeros(len(gap))
+    streams = o.streams.at(start + gap / 2)
     step = model.one_stream_s(context)
-    known = step is not None
+    known = np.full(len(gap), step is not None)
     alone = step * tokens if step is not None else np.full(len(gap), float(np.median(gap)) if len(gap) else 0.0)
     batch = zero
     if model.step_s_per_stream is not None:
-        batch = model.step_s_per_stream.value * np.maximum(o.streams.at(start + gap / 2) - 1, 0.0) * tokens
+        batch = model.step_s_per_stream.value * np.maximum(streams - 1, 0.0) * tokens
+    else:
+        known &= streams <= 1  # what company adds is not determined
     expected = alone + batch
     left = gap - expected
-    stalled = left > np.maximum(STALL_FACTOR * expected, STALL_LEAST_S)
+    stalled = known & (left > np.maximum(STALL_FACTOR * expected, STALL_LEAST_S))
     scale = np.where(stalled, 1.0, gap / np.maximum(expected, 1e-9))
     stall = np.where(stalled, left, 0.0)
     preempted = stalled & (_rise(o, "preemptions", start, end) > 0)
@@ -179,9 +187,9 @@ def _stream(o: Observation, model: ServiceModel) -> tuple[Ints, Floats, dict[Par
     beside = Concurrency(began, table.first_token_s).seconds(start, end)
     prefilled = stalled & ~preempted & (beside >= 0.5 * stall)
     parts = {
-        Part.STEP: alone * scale if known else zero,
-        Part.BATCH: batch * scale if known else zero,
-        Part.UNKNOWN: zero if known else alone * scale,
+        Part.STEP: np.where(known, alone * scale, np.minimum(alone, gap) if step is not None else 0.0),
+        Part.BATCH: np.where(known, batch * scale, 0.0),
+        Part.UNKNOWN: np.where(known, 0.0, gap if step is None else np.maximum(gap - alone, 0.0)),
         Part.STALL_PREEMPTION: np.where(preempted, stall, 0.0),
         Part.STALL_PREFILL: np.where(prefilled, stall, 0.0),
         Part.STALL: np.where(~preempted & ~prefilled, stall, 0.0),

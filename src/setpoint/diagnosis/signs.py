@@ -3,7 +3,7 @@
 import numpy as np
 
 from setpoint.diagnosis.evidence import Evidence
-from setpoint.diagnosis.hypothesis import MATERIAL, Check
+from setpoint.diagnosis.hypothesis import Check
 from setpoint.diagnosis.observation import Observation
 from setpoint.diagnosis.parts import Part
 from setpoint.units import format_duration, format_number, format_share
@@ -12,6 +12,7 @@ WAITING = 0.5  # requests waiting on average: a queue stands
 NO_WAITING = 0.2
 SILENT_S = 3.0  # nothing generated for so long while requests are in flight: wedged
 KV_FULL = 0.85  # mean usage
+STARVED = 0.35  # of the engine's time without a CPU: nothing else can be judged
 BUSY_CORE = 0.8  # of the time of a wait
 IDLE_GPU = 0.5  # SM activity below which a GPU is likely not effective (DCGM, profiling metrics)
 ACCEPTED = 0.5  # of drafted tokens; below, most of the drafting is thrown away
@@ -142,32 +143,27 @@ def gets_cpu(e: Evidence) -> Check:
     found = starved_share(e.subject)
     if found is None:
         return Check(None, "whether the engine gets the CPU that it asks for")
-    return Check(found < MATERIAL, f"the engine loses {found:.0%} of its time waiting for a CPU")
+    return Check(found < STARVED, f"the engine loses {found:.0%} of its time waiting for a CPU")
 
 
 def host_share(e: Evidence) -> float | None:
     """Share of a lone request's wait that is CPU time of the engine's host side; None when it cannot be told.
 
-    Counted only where a GPU does the model's work and is idle meanwhile: an engine that computes on the CPU, or spins
-    while it waits for the GPU, is busy without being the bottleneck.
+    Where it is high it counts only beside an idle GPU: an engine that computes on the CPU, or spins while it waits for
+    the GPU, is busy without being the bottleneck.
     """
     ladder = e.probe("prompt_ladder")
-    if e.subject.computes_on_cpu:
-        return None
-    active = e.subject.mean("gpu_sm_active")
-    if active is None:
-        return None
-    if active >= IDLE_GPU:
-        return 0.0
-    if ladder is None:
+    if e.subject.computes_on_cpu or ladder is None:
         return None
     used = ladder.growth("engine_cpu_time")
-    waits_s = ladder.wait_s[~np.isnan(ladder.wait_s)]
-    spent_s = float(waits_s.sum())
-    if used is None or spent_s <= 0:
-        return None
     open_s = float((ladder.table.done_s - ladder.table.sent_s).sum())
-    return min(used[0] / max(min(open_s, used[1]), 1e-9), 1.0)
+    if used is None or not open_s > 0:
+        return None
+    share = min(used[0] / min(open_s, used[1]), 1.0)
+    active = e.subject.mean("gpu_sm_active")
+    if share < BUSY_CORE / 2:
+        return share
+    return None if active is None else 0.0 if active >= IDLE_GPU else share
 
 
 def host_is_quick(e: Evidence) -> Check:
@@ -225,3 +221,18 @@ def step_alone(e: Evidence) -> tuple[float, float] | None:
     context = float((e.subject.prompt_tokens + table.output_tokens / 2).mean()) if len(table) else 0.0
     step = e.model.one_stream_s(np.array([context]))
     return None if step is None or not limits else (float(step[0]), min(limits))
+
+
+def alone_breaks(e: Evidence) -> Check:
+    """A stream without company breaks the pace, or takes most of an end-to-end limit."""
+    found = step_alone(e)
+    if found is not None:
+        step_s, limit_s = found
+        words = f"one stream alone takes {format_duration(step_s)} a step, promised {format_duration(limit_s)}"
+        return Check(step_s > limit_s, words, needed=True)
+    limits = [s.limit_s for s in e.broken if s.metric == "e2e" and s.limit_s is not None]
+    if e.model.step_s is None or not limits:
+        return Check(None, "what a decode step of one stream takes", needed=True)
+    alone_s = float(e.parts.of_stream(Part.STEP).mean())
+    words = f"decode alone takes {format_duration(alone_s)} of {format_duration(min(limits))} promised end to end"
+    return Check(alone_s > min(limits) / 2, words, needed=True)

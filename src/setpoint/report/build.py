@@ -9,6 +9,7 @@ from setpoint.records.record import RunRecord
 from setpoint.records.store import RunStore
 from setpoint.report import sections
 from setpoint.report.content import LoadVerdicts, RecordFacts, Report, VerdictRow
+from setpoint.report.hypothesis import diagnosis_of
 from setpoint.report.step import Step, in_order
 from setpoint.units import format_duration, format_number, format_share
 
@@ -24,7 +25,10 @@ def build(records: Sequence[RunRecord]) -> Report:
     cards = {r.meta.card_name for r in records}
     if len(cards) > 1:
         raise UsageError(f"These runs are of different cards: {', '.join(sorted(cards))}.", fix="Report on one card.")
-    steps = in_order(list(records))
+    probes = [r for r in records if r.meta.pins.get("probe") is not None]
+    steps = in_order([r for r in records if r not in probes])
+    if not steps:
+        raise UsageError("These runs are probes of a diagnosis.", fix="Report on the run that they explain.")
     pivots = _pivots(steps)
     newest = max(records, key=lambda r: r.meta.created)
     target = newest.meta.target
@@ -34,8 +38,8 @@ def build(records: Sequence[RunRecord]) -> Report:
         headline=_headline(steps) + _incomplete(steps),
         state=overall_state(steps),
         verdicts=tuple(_load_verdicts(s) for s in pivots),
-        sections=sections.all_sections(steps, pivots),
-        records=tuple(_record_facts(s) for s in steps),
+        sections=sections.all_sections(steps, pivots, diagnosis_of(steps, probes)),
+        records=tuple(_record_facts(s) for s in [*steps, *in_order(probes)]),
     )
 
 
@@ -146,6 +150,8 @@ def _record_facts(step: Step) -> RecordFacts:
 def _reproduce(step: Step) -> str:
     """The command that makes such a run again; the card is in run.json."""
     meta, schedule = step.record.meta, step.record.meta.schedule
+    if meta.pins.get("probe") is not None:
+        return f"setpoint diagnose {meta.target.get('base_url', 'URL')} --card {meta.card_name}.yaml"
     parts = ["setpoint bench", f"{meta.card_name}.yaml"]
     engine = meta.pins.get("engine")
     if engine and meta.pins.get("engine_flags") is not None:

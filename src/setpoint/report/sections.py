@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from setpoint.diagnosis.diagnosis import Diagnosis
 from setpoint.metrics.summary import Distribution
 from setpoint.metrics.verdict import Origin, State
 from setpoint.report import charts
 from setpoint.report.content import Block, Cell, Fact, Facts, Section, Table, Text, cells
-from setpoint.report.experiments import PROPOSALS
-from setpoint.report.hypothesis import suspect
+from setpoint.report.experiments import proposals
+from setpoint.report.hypothesis import hypothesis_blocks
 from setpoint.report.step import Step, one_per_load
 from setpoint.units import format_duration, format_number, format_share
 
@@ -16,13 +17,13 @@ SHOWN_METRICS = ("ttft", "ttft_from_sent", "ttft_any_token", "itl", "stall", "tp
 QUANTILES = (0.5, 0.95, 0.99)
 
 
-def all_sections(steps: Sequence[Step], pivots: Sequence[Step]) -> tuple[Section, ...]:
+def all_sections(steps: Sequence[Step], pivots: Sequence[Step], found: Diagnosis) -> tuple[Section, ...]:
     """The six, in order."""
     return (
         Section("Workload assumptions and what is not measured", tuple(_assumptions(steps))),
         Section("Targets and baseline", tuple(_baseline(steps, pivots))),
-        Section("Main bottleneck hypothesis", tuple(_hypothesis(steps))),
-        Section("Ranked experiments", tuple(_experiments(steps))),
+        Section("Main bottleneck hypothesis", tuple(hypothesis_blocks(found))),
+        Section("Ranked experiments", tuple(_experiments(found))),
         Section("Acceptance criteria", tuple(_acceptance(steps, pivots))),
         Section("Vendors, models and versions", tuple(_versions(steps))),
     )
@@ -255,38 +256,20 @@ def _duration(value: float | None) -> str:
     return "n too small" if value is None else format_duration(value)
 
 
-# 3 and 4
+# 4
 
 
-def _hypothesis(steps: Sequence[Step]) -> list[Block]:
-    found = suspect(steps)
-    facts = tuple(
-        Fact(f"evidence {i}", text, Origin.MEASURED, "run.json: summary; signals.parquet")
-        for i, text in enumerate(found.evidence, 1)
-    )
-    blocks: list[Block] = [Text(found.statement)]
-    if facts:
-        blocks.append(Facts("Evidence", facts))
-    blocks.append(Text(f"The probe that would refute it: {found.probe}"))
-    blocks.append(
-        Text(
-            "This is a suspicion from simple rules (a latency that doubles between loads has risen), not a proof: the probe has not been run."
-        )
-    )
-    return blocks
-
-
-def _experiments(steps: Sequence[Step]) -> list[Block]:
-    found = suspect(steps)
-    rows = tuple(cells([str(i), p.change, p.effect, p.price]) for i, p in enumerate(PROPOSALS[found.name], 1))
+def _experiments(found: Diagnosis) -> list[Block]:
+    rows = tuple(cells([str(i), p.change, p.effect, p.price]) for i, p in enumerate(proposals(found), 1))
     note = "One variable at a time; each must be measured against this baseline before it is believed."
+    names = ", ".join(f.name for f in found.supported) or "nothing supported yet"
     return [
         Table(
             "What to try next",
             ("", "change", "expected gain", "price"),
             rows,
             Origin.ASSUMED,
-            f"rules for the hypothesis {found.name}",
+            f"rules for {names}",
             note,
         )
     ]

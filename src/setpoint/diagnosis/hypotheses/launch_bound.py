@@ -11,9 +11,10 @@ def _examine(e: Evidence) -> Examination:
     active, util = e.subject.mean("gpu_sm_active"), e.subject.mean("gpu_util")
     if active is None:
         check = Check(None, "SM activity of the GPU (GPU-Util alone says nothing)", needed=True)
-        return Examination(e.share((Part.STEP, Part.UNKNOWN), LAUNCH_BOUND.metrics), (check,))
+        return Examination(e.share((Part.STEP, Part.UNKNOWN), LAUNCH_BOUND.metrics), (signs.alone_breaks(e), check))
     also = "" if util is None else f", though GPU-Util shows {util:.0f}%"
     checks = (
+        signs.alone_breaks(e),
         Check(active < signs.IDLE_GPU, f"the GPU's multiprocessors are active {active:.0%} of the time{also}", needed=True),
         signs.gets_cpu(e), signs.host_is_quick(e), signs.speculation_pays(e),
     )  # fmt: skip
