@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from setpoint.diagnosis.diagnosis import Diagnosis
+from setpoint.experiments.plan import rank
 from setpoint.metrics.summary import Distribution
 from setpoint.metrics.verdict import Origin, State
 from setpoint.report import charts
 from setpoint.report.content import Block, Cell, Fact, Facts, Section, Table, Text, cells
-from setpoint.report.experiments import proposals
 from setpoint.report.hypothesis import hypothesis_blocks
 from setpoint.report.step import Step, one_per_load
 from setpoint.units import format_duration, format_number, format_share
@@ -23,7 +23,7 @@ def all_sections(steps: Sequence[Step], pivots: Sequence[Step], found: Diagnosis
         Section("Workload assumptions and what is not measured", tuple(_assumptions(steps))),
         Section("Targets and baseline", tuple(_baseline(steps, pivots))),
         Section("Main bottleneck hypothesis", tuple(hypothesis_blocks(found))),
-        Section("Ranked experiments", tuple(_experiments(found))),
+        Section("Ranked experiments", tuple(_experiments(found, steps))),
         Section("Acceptance criteria", tuple(_acceptance(steps, pivots))),
         Section("Vendors, models and versions", tuple(_versions(steps))),
     )
@@ -259,20 +259,31 @@ def _duration(value: float | None) -> str:
 # 4
 
 
-def _experiments(found: Diagnosis) -> list[Block]:
-    rows = tuple(cells([str(i), p.change, p.effect, p.price]) for i, p in enumerate(proposals(found), 1))
-    note = "One variable at a time; each must be measured against this baseline before it is believed."
-    names = ", ".join(f.name for f in found.supported) or "nothing supported yet"
-    return [
-        Table(
-            "What to try next",
-            ("", "change", "expected gain", "price"),
-            rows,
-            Origin.ASSUMED,
-            f"rules for {names}",
-            note,
+SHOWN_PROPOSALS = 6
+
+
+def _experiments(found: Diagnosis, steps: Sequence[Step]) -> list[Block]:
+    subject = next((s for s in steps if s.record.id == found.subject), steps[-1])
+    proposals = rank(found, subject.record.meta.pins)
+    rows = tuple(
+        cells(
+            [
+                str(i),
+                p.title if p.change is None else f"{p.title} ({p.change})",
+                p.expected,
+                p.price if p.quality_check == "none" else f"{p.price}. Check: {p.quality_check}",
+                p.refuted_by,
+            ]
         )
-    ]
+        for i, p in enumerate(proposals[:SHOWN_PROPOSALS], 1)
+    )
+    note = (
+        "One variable at a time; a gain is an expectation to rank by, and believed when `setpoint experiment run` has"
+        f" shown it. Sources: {'; '.join(dict.fromkeys(p.source for p in proposals[:SHOWN_PROPOSALS]))}."
+    )
+    names = ", ".join(f.name for f in found.supported) or "nothing supported yet"
+    columns = ("", "change", "expected gain", "price", "would be refuted by")
+    return [Table("What to try next", columns, rows, Origin.ASSUMED, f"playbook, ranked for {names}", note)]
 
 
 # 5

@@ -1,13 +1,9 @@
 """The queueing model behind a fake engine, in real time."""
 
 import asyncio
-<<<<<<< HEAD
-from collections.abc import AsyncGenerator, Callable
-=======
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable
->>>>>>> wt/diagnosis
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 
 from setpoint.testing.script import Script
@@ -25,13 +21,10 @@ class Counters:
     prompt_tokens: int = 0
     generated_tokens: int = 0
     cached_tokens: int = 0
-<<<<<<< HEAD
-=======
     drafted_tokens: int = 0
     accepted_tokens: int = 0
     preemptions: int = 0
     finished: int = 0
->>>>>>> wt/diagnosis
 
 
 @dataclass(slots=True, eq=False)
@@ -89,13 +82,6 @@ class FakeModel:
             counters.prompt_tokens += prompt
             counters.cached_tokens += cached
             found(cached)
-<<<<<<< HEAD
-            await asyncio.sleep((prompt - cached) * script.prefill_token_s + late_s)
-            for number in range(count):
-                await asyncio.sleep(script.decode_s + script.decode_stream_s * (counters.running - 1))
-                counters.generated_tokens += 1
-                yield number
-=======
             await self._fill(prompt - cached, late_s + cold_s)
             number, credit = 0, 0.0
             while number < count:
@@ -111,7 +97,6 @@ class FakeModel:
                     yield number
                     number += 1
             counters.finished += 1
->>>>>>> wt/diagnosis
         finally:
             self._leave(sequence)
 
@@ -194,22 +179,6 @@ class FakeModel:
             ready.set_result(None)
 
     def exposition(self) -> str:
-<<<<<<< HEAD
-        """Prometheus text under vLLM's names."""
-        c = self.counters
-        model = self.script.model.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-        usage = min(c.running / self.script.slots, 1.0)
-        series = (
-            ("num_requests_running", "gauge", c.running),
-            ("num_requests_waiting", "gauge", c.waiting),
-            ("kv_cache_usage_perc", "gauge", usage),
-            ("prompt_tokens_total", "counter", c.prompt_tokens),
-            ("generation_tokens_total", "counter", c.generated_tokens),
-            ("prefix_cache_queries_total", "counter", c.prompt_tokens),
-            ("prefix_cache_hits_total", "counter", c.cached_tokens),
-            ("num_preemptions_total", "counter", 0),
-        )
-=======
         """Prometheus text under vLLM's names, and DCGM's where the script has a GPU."""
         c, script = self.counters, self.script
         usage = c.running / script.slots if script.kv_tokens is None else self._used / script.kv_tokens
@@ -231,12 +200,12 @@ class FakeModel:
             series.append(("DCGM_FI_DEV_GPU_UTIL", "gauge", 100.0))
         if script.dram_active is not None:
             series.append(("DCGM_FI_PROF_DRAM_ACTIVE", "gauge", script.dram_active))
->>>>>>> wt/diagnosis
+        model = script.model.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
         lines = []
         for name, kind, value in series:
             family = name.removesuffix("_total")
             lines += [f"# HELP {family} fake", f"# TYPE {family} {kind}"]
-            lines.append(f'{name}{{engine="0",model_name="{script.model}"}} {float(value)}')
+            lines.append(f'{name}{{engine="0",model_name="{model}"}} {float(value)}')
         return "\n".join(lines) + "\n"
 
 
