@@ -241,6 +241,8 @@ def _show(record: "ExperimentRecord", runs: Path, *, json: bool) -> None:
             f"A/A control ({found.primary}, nothing changed): {change_words(found.control)}; a typical block differs "
             f"by {noise}.", soft_wrap=True,
         )  # fmt: skip
+        for sentence in found.left_out:
+            console.print(f"Left out: {sentence}", soft_wrap=True)
         if found.unbounded:
             needs = ", ".join(f"{name} (needs {n:,})" for name, n in found.unbounded.items())
             console.print(f"Too few exchanges an arm and block for: {needs}", soft_wrap=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from setpoint.experiments.bootstrap import Effect, Statistic, difference, mean_statistic, quantile_statistic
+from setpoint.experiments.design import FEWEST_BLOCKS
 from setpoint.experiments.endpoint import Endpoint, endpoints_of, matrix_of, primary_of, values_of
 from setpoint.experiments.verdict import Compared, Judgement, delta_of, judge_effect, relative, signed
 from setpoint.metrics.percentile import fewest_samples
@@ -42,6 +43,7 @@ class Analysis:
         noise: Median over blocks of the control's absolute change: what nothing looks like.
         worse: Promised endpoints, other than the primary, that got worse.
         unbounded: Endpoints that the sample cannot bound, with the samples needed in a block.
+        left_out: Blocks that do not count, whole, with the reason: the choice does not look at the endpoint.
     """
 
     primary: str
@@ -52,6 +54,7 @@ class Analysis:
     noise: float | None
     worse: tuple[str, ...]
     unbounded: dict[str, int]
+    left_out: tuple[str, ...]
 
 
 def analyse(
@@ -71,10 +74,12 @@ def analyse(
     """
     endpoints = endpoints_of(card)
     primary = primary_of(endpoints, metric)
-    arms = [(b.a, b.b) for b in blocks]
-    halves = [(b.a[:1], b.a[1:2]) for b in blocks if len(b.a) > 1]
+    left_out = tuple(f"block {i}: {b.doubts[0]}" for i, b in enumerate(blocks, 1) if b.doubts)
+    counted = [b for b in blocks if not b.doubts] or list(blocks)
+    arms = [(b.a, b.b) for b in counted]
+    halves = [(b.a[:1], b.a[1:2]) for b in counted if len(b.a) > 1]
     control = _compare(primary, halves, card, delta, seed, None)
-    doubt = _doubt(blocks, control)
+    doubt = _doubt(len(blocks) - len(left_out), left_out, control)
     compared, unbounded = [], {}
     for endpoint in endpoints:
         needed = _needed(endpoint, arms)
@@ -96,6 +101,7 @@ def analyse(
         noise=float(np.median(noise)) if noise else None,
         worse=tuple(c.endpoint for c in compared if c.promised and c is not main and c.judgement is Judgement.WORSE),
         unbounded=unbounded,
+        left_out=left_out,
     )
 
 
@@ -162,10 +168,9 @@ def _needed(endpoint: Endpoint, arms: Arms) -> int | None:
     return needed if fewest < needed else None
 
 
-def _doubt(blocks: Sequence[Block], control: Compared) -> str | None:
-    doubts = [f"block {i}: {doubt}" for i, block in enumerate(blocks, 1) for doubt in block.doubts]
-    if doubts:
-        return f"{doubts[0]}{f' (and {len(doubts) - 1} more)' if len(doubts) > 1 else ''}"
+def _doubt(clean: int, left_out: Sequence[str], control: Compared) -> str | None:
+    if left_out and clean < FEWEST_BLOCKS:
+        return f"{clean} clean blocks of at least {FEWEST_BLOCKS}; {left_out[0]}"
     if control.judgement in (Judgement.BETTER, Judgement.WORSE):
         return f"the A/A control failed: two runs of one arm differ by {control.reason}"
     return None

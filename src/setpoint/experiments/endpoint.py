@@ -1,8 +1,8 @@
 """Endpoints: the figures in which two arms are compared, and their values in one run.
 
 A latency is compared as the logarithm of a ratio of quantiles, a share as a difference. An exchange that was not
-answered has an infinite latency: an arm that drops its slow requests does not win. What the client itself cut off has no
-value.
+answered has an infinite latency: an arm that drops its slow requests does not win. What the client itself cut off has
+no value.
 """
 
 from collections.abc import Sequence

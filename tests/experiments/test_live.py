@@ -1,0 +1,130 @@
+"""Experiments on an engine that is really started: the fake one."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.cli.command import answer, one_message, setpoint
+
+from setpoint.errors import UsageError
+from setpoint.experiments.record import ExperimentStore
+from setpoint.records.store import RunStore
+
+CARD = """\
+apiVersion: setpoint/v1
+kind: Workload
+name: quick
+contract: {unit: answer, api: chat}
+traffic:
+  class: interactive
+  arrivals: {process: poisson, rate: 24/s}
+  prompt_tokens: 24
+  output_tokens: 6
+  duration: 2s
+  warmup_requests: 1
+promises:
+  - p80 ttft <= 5 s
+  - answered >= 80%
+"""
+SLOW = ("--engine", "fake", "--flag", "slots=1", "--flag", "decode_s=0.02")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "card.yaml").write_text(CARD, encoding="utf-8")
+    return tmp_path
+
+
+def test_a_block_is_four_runs_of_one_schedule_and_leads_to_its_records(folder: Path) -> None:
+    done = setpoint(
+        folder, "experiment", "run", "card.yaml", *SLOW, "--change", "engine.slots=8", "--blocks", "1", "--duration",
+        "1s", "--price-per-hour", "2", "--json",
+    )  # fmt: skip
+    assert done.returncode == 3, done.stderr  # one block is undecided
+    found = answer(done)["experiment"]
+    assert found["analysis"]["judgement"] == "undecided"
+    assert "1 " in found["analysis"]["reason"]
+    assert (found["before"], found["after"]) == ({"engine_flags.slots": "1"}, {"engine_flags.slots": "8"})
+    runs = [RunStore(folder / ".setpoint/runs").open(r["run"]) for r in found["runs"]]
+    assert "".join(r["arm"] for r in found["runs"]) in ("ABBA", "BAAB")
+    assert len({r.meta.pins["schedule_digest"] for r in runs}) == 1
+    assert {r.meta.series.id for r in runs if r.meta.series is not None} == {found["id"]}
+    change = found["analysis"]["compared"][0]["change"]
+    assert change < -0.3  # eight slots instead of one under overload
+    cost = next(b for b in found["beside"] if b["name"].startswith("cost"))
+    assert cost["a"] > cost["b"] > 0
+    shown = setpoint(folder, "experiment", "show")
+    assert shown.returncode == 3, shown.stderr
+    assert "engine_flags.slots: 1 → 8" in shown.stdout
+    assert "A/A control" in shown.stdout
+    report = setpoint(folder, "report", found["runs"][0]["run"], "-o", "report.json")
+    assert report.returncode == 0, report.stderr
+
+
+def test_a_search_screens_values_and_confirms_the_best_in_fresh_blocks(folder: Path) -> None:
+    done = setpoint(
+        folder, "experiment", "run", "card.yaml", *SLOW, "--change", "engine.slots=8,7", "--search", "--blocks", "1",
+        "--duration", "1s", "--budget", "95s", "--json",
+    )  # fmt: skip
+    assert done.returncode == 3, done.stderr
+    found = answer(done)["experiment"]
+    assert set(found["screened"]) == {"as it is", "8", "7"}
+    assert len(found["screened"]["as it is"]) == 2  # it lost both rounds and was dropped
+    screening = [r for r in found["runs"] if r["block"] is None]
+    confirming = [r for r in found["runs"] if r["block"] is not None]
+    assert len(screening) in (6, 7, 8)
+    if confirming:
+        assert found["after"]["engine_flags.slots"] in ("8", "7")
+        store = RunStore(folder / ".setpoint/runs")
+        seeds = [{store.open(r["run"]).meta.pins["schedule_seed"] for r in runs} for runs in (screening, confirming)]
+        assert not seeds[0] & seeds[1]
+    else:
+        assert "budget" in found["reason"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--change", "slots=2"), "engine.FLAG=VALUE"),
+        (("--change", "engine.slots=2", "--change", "engine.decode_s=0.1"), "One variable at a time"),
+        (("--change", "engine.slots=2,4"), "--search"),
+        (("--change", "engine.slots=2", "--search"), "several values"),
+        ((), "Give either --change"),
+        (("--change", "engine.slots=2", "--metric", "p42 speed"), "Choose one of"),
+        (("--change", "engine.slots=2", "--budget", "20s"), "--budget"),
+        (("--change", "engine.slots=2", "--rate", "2/s", "--concurrency", "2"), "open loop or closed loop"),
+    ],
+)
+def test_mistakes_are_told_in_one_sentence_before_anything_runs(
+    folder: Path, arguments: tuple[str, ...], says: str
+) -> None:
+    done = setpoint(folder, "experiment", "run", "card.yaml", "--engine", "fake", *arguments)
+    assert done.returncode == 2, done.stderr
+    assert says in one_message(done)
+    assert not (folder / ".setpoint/runs").exists()
+
+
+def test_a_damaged_or_unknown_experiment_is_told(folder: Path) -> None:
+    store = ExperimentStore(folder / "experiments")
+    with pytest.raises(UsageError, match="no experiment"):
+        store.open("latest")
+    path = store.path_of(store.new_id("card"))
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"id": 3}))
+    done = setpoint(folder, "experiment", "show", "--runs", "runs")
+    assert done.returncode == 4
+    assert "is damaged" in one_message(done)
+
+
+def test_a_plan_ranks_rows_for_a_recorded_run(folder: Path) -> None:
+    tight = CARD.replace("p80 ttft <= 5 s", "p80 ttft <= 20 ms")
+    (folder / "card.yaml").write_text(tight, encoding="utf-8")
+    bench = setpoint(folder, "bench", "card.yaml", *SLOW, "--duration", "1s", "--json")
+    assert bench.returncode in (1, 3), bench.stderr
+    done = setpoint(folder, "experiment", "plan", "latest", "--json")
+    assert done.returncode == 0, done.stderr
+    found = answer(done)
+    assert any(p["change"] == "engine.slots=2" for p in found["proposals"])
+    assert all(p["refuted_by"] for p in found["proposals"])
+    shown = setpoint(folder, "experiment", "plan", "latest")
+    assert "refuted by" in shown.stdout
