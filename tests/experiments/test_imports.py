@@ -1,7 +1,6 @@
 """Result files of other load generators: own small files in each tool's form."""
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -169,9 +168,3 @@ def test_the_command_imports_and_prints_what_is_missing(tmp_path: Path) -> None:
     shown = setpoint(tmp_path, "runs", "show", found["run"])
     assert shown.returncode == 3, shown.stderr  # no promise was made, so nothing is decided
     assert "import-vllm" in shown.stdout
-
-
-def test_no_ratio_is_made_of_nothing(tmp_path: Path) -> None:
-    [record] = imported(FILES["vllm"], tmp_path)
-    assert record.meta.summary is not None
-    assert all(not math.isnan(x) for x in values(record, "ttft"))

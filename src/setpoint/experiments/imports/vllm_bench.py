@@ -40,11 +40,6 @@ class _Result(msgspec.Struct, kw_only=True):
     max_concurrency: int | None = None
 
 
-class _Keys(msgspec.Struct):
-    ttfts: msgspec.Raw | None = None
-    start_times: msgspec.Raw | None = None
-
-
 def read(content: bytes) -> list[Imported]:
     """The one run of a file.
 
@@ -52,13 +47,13 @@ def read(content: bytes) -> list[Imported]:
         UsageError: it was written without ``--save-detailed``, or by a version without start times.
         msgspec.DecodeError: a field is missing or malformed; names it.
     """
-    keys = msgspec.json.decode(content, type=_Keys)
-    if keys.ttfts is None:
+    keys = msgspec.json.decode(content, type=dict[str, msgspec.Raw]).keys()
+    if "ttfts" not in keys:
         raise UsageError(
             "it holds aggregates only, from which no interval can be computed.",
             fix="Repeat the run with --save-result --save-detailed.",
         )
-    if keys.start_times is None:
+    if "start_times" not in keys:
         raise UsageError(
             "it has no start_times, so load and order are unknown.", fix="Repeat the run with a newer vLLM."
         )
