@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.command import answer, one_message, setpoint
+from tests.cli.command import answer, setpoint
 
+from setpoint.cli import run
 from setpoint.errors import UsageError
 from setpoint.experiments.imports import FORMATS, import_file, recognise
 from setpoint.metrics.definitions import METRICS
@@ -140,14 +141,23 @@ def test_inference_perf_reads_both_forms_and_no_text(tmp_path: Path) -> None:
     assert b"secret words" not in kept
 
 
-def test_an_imported_run_can_be_compared_with_another(tmp_path: Path) -> None:
-    imported(FILES["vllm"], tmp_path)
-    other = changed("vllm", tmp_path, lambda b: b.update(max_concurrency=8))
-    imported(other, tmp_path)
-    a, b = sorted(RunStore(tmp_path / "runs").ids())
-    done = setpoint(tmp_path, "runs", "--runs", "runs", "compare", a, b, "--variable", "load", "--json")
-    assert done.returncode == 2  # the file is another pin: the comparison is refused, with the list
-    assert "file: vllm-0.30.json against changed.json" in one_message(done)
+def test_imported_runs_are_compared_by_what_the_user_knows_of_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = ["runs", "--runs", str(tmp_path / "runs")]
+    found = []
+    for slots in ("4", "8"):
+        command = [*runs, "import", str(FILES["vllm"]), "--pin", f"engine_flags.slots={slots}", "--json"]
+        assert run(command) == 0
+        [told] = json.loads(capsys.readouterr().out)
+        assert f"Told by whoever imported it: engine_flags.slots={slots}." in told["notes"]
+        found.append(told["run"])
+    assert run([*runs, "compare", *found, "--variable", "engine_flags.slots", "--json"]) == 0
+    compared = json.loads(capsys.readouterr().out)
+    assert [c["pin"] for c in compared["changes"]] == ["engine_flags.slots"]
+    assert "hardware" in compared["unknown"]
+    assert run([*runs, "compare", *found, "--variable", "load"]) == 2
+    assert "differ in more than load" in capsys.readouterr().err
 
 
 def test_other_files_are_refused_with_the_formats_that_are_known(tmp_path: Path) -> None:
@@ -167,4 +177,4 @@ def test_the_command_imports_and_prints_what_is_missing(tmp_path: Path) -> None:
     assert found["exchanges"] == 3
     shown = setpoint(tmp_path, "runs", "show", found["run"])
     assert shown.returncode == 3, shown.stderr  # no promise was made, so nothing is decided
-    assert "import-vllm" in shown.stdout
+    assert "promises nothing" in shown.stdout

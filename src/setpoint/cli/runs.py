@@ -96,6 +96,10 @@ def import_(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Result file of another load generator.")],
     *,
+    pin: Annotated[
+        list[str] | None,
+        typer.Option("--pin", metavar="NAME=VALUE", help="What you know of the target, e.g. engine_flags.slots=8."),
+    ] = None,
     runs: RunsHere = None,
     json: Json = False,
 ) -> None:
@@ -103,7 +107,7 @@ def import_(
     from setpoint.experiments.imports import import_file
     from setpoint.records.store import RunStore
 
-    records = import_file(file, RunStore(runs or context.obj))
+    records = import_file(file, RunStore(runs or context.obj), opt.flags(pin, option="--pin"))
     if json:
         emit_json([{"run": r.id, "exchanges": r.exchanges(["index"]).height, "notes": r.meta.notes} for r in records])
         return

@@ -3,8 +3,9 @@
 What a tool did not write down is not made up: it stays unknown, and the record's notes say so.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -26,8 +27,13 @@ FORMATS: dict[str, Callable[[bytes], list[Imported]]] = {
 MOST_BYTES = 4 << 30
 
 
-def import_file(path: Path, store: RunStore) -> list[RunRecord]:
+def import_file(path: Path, store: RunStore, pins: Mapping[str, str] | None = None) -> list[RunRecord]:
     """Reads a result file into run records, one a load.
+
+    Args:
+        path: The file.
+        store: Where records go.
+        pins: What the user knows and the file does not say: dotted pin → value.
 
     Raises:
         UsageError: it cannot be read, is of no known format, or lacks what a record needs.
@@ -55,7 +61,7 @@ def import_file(path: Path, store: RunStore) -> list[RunRecord]:
     if not any(run.rows for run in found):
         raise UsageError(f"{path} ({name}) holds no request.")
     series = Series(id=f"import-{path.stem[:40]}", kind="import", step=0) if len(found) > 1 else None
-    return [_write(run, name, path, store, series, step) for step, run in enumerate(found)]
+    return [_write(run, name, path, store, series, step, pins or {}) for step, run in enumerate(found)]
 
 
 def recognise(content: bytes) -> str | None:
@@ -71,16 +77,34 @@ def recognise(content: bytes) -> str | None:
     return "vllm" if b'"request_throughput"' in content and b'"model_id"' in content else None
 
 
-def _write(run: Imported, name: str, path: Path, store: RunStore, series: Series | None, step: int) -> RunRecord:
+def _write(
+    run: Imported, name: str, path: Path, store: RunStore, series: Series | None, step: int, told: Mapping[str, str]
+) -> RunRecord:
+    pins: dict[str, Any] = {"imported_from": name, "load": run.load, **run.pins}
+    for pin, value in told.items():
+        _set(pins, pin, value)
+    notes = [f"Imported from {name}, {path.name}.", *(f"Lacks: {sentence}" for sentence in run.lacks)]
+    if told:
+        notes.append(f"Told by whoever imported it: {', '.join(f'{pin}={value}' for pin, value in told.items())}.")
     with store.create(f"import-{name}") as writer:
         journal = writer.journal(0)
         for row in run.rows:
             journal.append(row)
         table = ExchangeTable.from_exchanges(run.rows)
         return writer.finish(
-            pins={"imported_from": name, "file": path.name, "load": run.load, **run.pins},
-            target={"model": run.pins.get("model") or "unknown"},
+            pins=pins,
+            target={"model": pins.get("model") or "unknown"},
             series=None if series is None else msgspec.structs.replace(series, step=step),
             summary=summarise(table).to_dict(),
-            notes=[f"Imported from {name}, {path.name}.", *(f"Lacks: {sentence}" for sentence in run.lacks)],
+            notes=notes,
         )
+
+
+def _set(pins: dict[str, Any], pin: str, value: str) -> None:
+    *groups, name = pin.split(".")
+    for group in groups:
+        inner = pins.setdefault(group, {})
+        if not isinstance(inner, dict):
+            raise UsageError(f"--pin is {pin!r}; {group} is a value, not a group.")
+        pins = inner
+    pins[name] = value
