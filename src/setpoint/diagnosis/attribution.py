@@ -11,6 +11,7 @@ from setpoint.metrics.table import Floats
 
 CAUSES: dict[Part, str] = {
     Part.CLIENT: "client",
+    Part.CONNECT: "network",
     Part.NETWORK: "network",
     Part.OVERHEAD: "overhead",
     Part.PREFILL: "prefill",
@@ -48,6 +49,8 @@ class Attribution:
 
 def attribute(evidence: Evidence) -> tuple[Attribution, ...]:
     """One a promise that some exchange breaks."""
+    good = evidence.subject.client.get("good", True)
+    causes = CAUSES if good else CAUSES | {Part.CONNECT: "client"}  # late in one thing, late in the other
     out = []
     for symptom in evidence.symptoms:
         rows = np.flatnonzero(symptom.broken & evidence.parts.sampled)
@@ -60,7 +63,7 @@ def attribute(evidence: Evidence) -> tuple[Attribution, ...]:
             if failed[row] or symptom.limit_s is None:
                 counts["error"] += 1
             else:
-                counts[CAUSES[parts[int(np.argmax(values[:, row]))]]] += 1
+                counts[causes[parts[int(np.argmax(values[:, row]))]]] += 1
         out.append(
             Attribution(symptom.promise, len(rows), int(evidence.parts.sampled.sum()), tuple(counts.most_common()))
         )

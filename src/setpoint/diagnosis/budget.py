@@ -70,7 +70,7 @@ def budget(evidence: Evidence) -> Budget | None:
 
     decode = np.maximum(np.nan_to_num(table.last_token_s - table.first_token_s), 0.0)
     prefill = first[Part.OVERHEAD] + first[Part.PREFILL] + first[Part.CACHE_MISS] + first[Part.UNKNOWN]
-    network = first[Part.CLIENT] + first[Part.NETWORK]
+    network = first[Part.CLIENT] + first[Part.CONNECT] + first[Part.NETWORK]
     post = np.maximum(np.nan_to_num(table.done_s - table.last_token_s), 0.0)
     alone = model.wait_s(evidence.subject.uncached_tokens)
     steps = model.one_stream_s(evidence.subject.prompt_tokens + table.output_tokens / 2)

@@ -85,7 +85,7 @@ class Evidence:
         """
         through, direct = self.probe("prompt_ladder"), self.probe("direct")
         if through is not None and direct is not None:
-            return median_difference(_answered_waits(through), _answered_waits(direct))
+            return median_difference(_waits(through), _waits(direct))
         return _upstream_by_count(self.subject)
 
     def share(self, parts: Iterable[Part], metrics: Iterable[str]) -> Share | None:
@@ -149,9 +149,8 @@ class Evidence:
         return total
 
 
-def _answered_waits(observation: Observation) -> Floats:
-    waits = observation.wait_s[observation.table.answered]
-    return waits[~np.isnan(waits)]
+def _waits(observation: Observation) -> Floats:
+    return observation.wait_s[~np.isnan(observation.wait_s)]
 
 
 def _upstream_by_count(observation: Observation) -> Interval | None:

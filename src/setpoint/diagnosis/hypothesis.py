@@ -36,11 +36,13 @@ class Check:
         holds: None when it was not observed.
         words: The condition with its numbers.
         needed: Whether nothing can be supported while it is unobserved.
+        spoils: Whether its failure makes the measurement unfit to judge, rather than the hypothesis false.
     """
 
     holds: bool | None
     words: str
     needed: bool = False
+    spoils: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +138,10 @@ def client_doubt(evidence: Evidence) -> str | None:
     client = evidence.subject.client
     if not client or client.get("good", True):
         return None
-    own = evidence.share((Part.CLIENT,), ("ttft", "e2e"))
+    own = evidence.share((Part.CLIENT, Part.CONNECT), ("ttft", "e2e"))
     floor = client.get("floor") or {}
     delay_s = float(floor.get("ttft_p99_s") or 0.0)
-    limits = [s.limit_s for s in evidence.broken if s.limit_s is not None]
+    limits = [s.limit_s for s in evidence.broken if s.limit_s is not None and s.metric in ("ttft", "e2e")]
     busy = float(client.get("cpu_share", 0.0)) > BUSY_CLIENT
     slow = bool(limits) and delay_s > MATERIAL * min(limits)
     late = own is not None and own.interval.high >= MATERIAL / 2
@@ -147,7 +149,7 @@ def client_doubt(evidence: Evidence) -> str | None:
 
 
 def _weigh(seen: Examination) -> tuple[Conclusion, str]:
-    failed = next((c for c in seen.checks if c.holds is False), None)
+    failed = next((c for c in seen.checks if c.holds is False and not c.spoils), None)
     if failed is not None:
         return Conclusion.REFUTED, failed.words
     share = seen.share
@@ -162,6 +164,9 @@ def _weigh(seen: Examination) -> tuple[Conclusion, str]:
     if share is None:
         return Conclusion.UNDECIDED, "its share of the time cannot be told from these runs"
     words = f"it takes {_percent(share.interval)} of the time of what breaks {share.symptom.promise}"
+    spoilt = next((c for c in seen.checks if c.holds is False and c.spoils), None)
+    if spoilt is not None:
+        return Conclusion.UNDECIDED, f"cannot be judged: {spoilt.words}"
     if share.interval.low >= MATERIAL:
         return Conclusion.SUPPORTED, words
     return Conclusion.UNDECIDED, f"{words}; at least {format_share(MATERIAL)} would be material"

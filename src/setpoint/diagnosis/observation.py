@@ -128,6 +128,16 @@ class Observation:
         return self.table.first_token_s - self.table.sent_s
 
     @cached_property
+    def gap_ends_s(self) -> Floats:
+        """When each visible chunk but the first of its answer arrived, in no order."""
+        table = self.table
+        position = np.arange(int(table.gaps.sum())) - np.repeat(np.cumsum(table.gaps) - table.gaps, table.gaps)
+        gaps = table.gap_s[np.repeat(table.gap_at, table.gaps) + position].astype(np.float64)
+        total = np.cumsum(gaps)
+        before = np.concatenate([[0.0], total])[np.cumsum(table.gaps) - table.gaps]
+        return np.asarray(np.repeat(table.first_visible_s - before, table.gaps) + total)
+
+    @cached_property
     def in_flight(self) -> Concurrency:
         """Exchanges sent and not done."""
         return Concurrency(self.table.sent_s, self.table.done_s)

@@ -1,6 +1,6 @@
 """Where the time of each exchange went.
 
-    scheduled ── CLIENT ── sent ── NETWORK, OVERHEAD, PREFILL, CACHE_MISS, QUEUE ── first token
+    scheduled ── CLIENT, CONNECT ── sent ── NETWORK, OVERHEAD, PREFILL, CACHE_MISS, QUEUE ── first token
     first token ── REASONING ── first visible ── STEP, BATCH, STALL_* ── last token
 
 Client, reasoning and the length of every gap are measured. The rest follows from the service model: what a request
@@ -27,8 +27,9 @@ MOST_ROWS = 20_000  # exchanges whose gaps are looked at one by one
 class Part(StrEnum):
     """A part of an exchange's time."""
 
-    CLIENT = "client"  # planned to the last request byte
-    NETWORK = "network"  # on its way to the engine and back
+    CLIENT = "client"  # planned to begun
+    CONNECT = "connection"  # begun to the last request byte
+    NETWORK = "network"  # sent, and not known to the engine yet
     OVERHEAD = "overhead"  # fixed cost of any request
     PREFILL = "prefill"
     CACHE_MISS = "cache miss"  # prefill of tokens that had been computed before
@@ -44,7 +45,8 @@ class Part(StrEnum):
 
 
 FIRST = (
-    Part.CLIENT, Part.NETWORK, Part.OVERHEAD, Part.PREFILL, Part.CACHE_MISS, Part.QUEUE, Part.SILENT, Part.REASONING,
+    Part.CLIENT, Part.CONNECT, Part.NETWORK, Part.OVERHEAD, Part.PREFILL, Part.CACHE_MISS, Part.QUEUE, Part.SILENT,
+    Part.REASONING,
 )  # fmt: skip
 STREAM = (Part.STEP, Part.BATCH, Part.STALL_PREFILL, Part.STALL_PREEMPTION, Part.STALL)
 
@@ -125,14 +127,14 @@ def _first(o: Observation, model: ServiceModel, upstream_s: float | None) -> dic
     sent = np.where(np.isnan(table.sent_s), table.done_s, table.sent_s)
     parts = {part: zero.copy() for part in (*FIRST, Part.UNKNOWN)}
     parts[Part.CLIENT] = np.maximum(table.started_s - table.scheduled_s, 0.0)
-    connect = np.maximum(sent - table.started_s, 0.0)
+    parts[Part.CONNECT] = np.maximum(sent - table.started_s, 0.0)
     silent = np.isnan(table.first_token_s)
     parts[Part.SILENT] = np.where(silent, np.maximum(table.done_s - sent, 0.0), 0.0)
     wait = np.nan_to_num(o.wait_s)
     visible = np.where(np.isnan(table.first_visible_s), table.last_token_s, table.first_visible_s)
     parts[Part.REASONING] = np.maximum(np.nan_to_num(visible - table.first_token_s), 0.0)
     upstream = np.minimum(wait, upstream_s or 0.0)
-    parts[Part.NETWORK] = connect + upstream
+    parts[Part.NETWORK] = upstream
     left = wait - upstream
     alone = model.wait_s(o.uncached_tokens)
     if alone is None:

@@ -112,7 +112,7 @@ def _waits(
 def _alone(observations: Sequence[Observation]) -> tuple[Floats, Floats]:
     tokens, waits = [np.zeros(0)], [np.zeros(0)]
     for o in observations:
-        kept = o.alone & o.table.answered & (o.wait_s > 0)
+        kept = o.alone & (o.wait_s > 0)  # whatever became of the answer after its first token
         tokens.append(o.uncached_tokens[kept])
         waits.append(o.wait_s[kept])
     return np.concatenate(tokens), np.concatenate(waits)

@@ -10,7 +10,7 @@ from setpoint.units import format_duration, format_number, format_share
 
 WAITING = 0.5  # requests waiting on average: a queue stands
 NO_WAITING = 0.2
-SILENT_S = 3.0  # nothing generated for so long while requests are in flight: wedged
+SILENT_S = 3.0  # no token for anybody for so long while requests are open: wedged
 KV_FULL = 0.85  # mean usage
 STARVED = 0.35  # of the engine's time without a CPU: nothing else can be judged
 BUSY_CORE = 0.8  # of the time of a wait
@@ -94,28 +94,27 @@ def _count(value: float | None) -> str:
     return "an unknown number of" if value is None else f"{value:.0f}"
 
 
-def silence_s(observation: Observation) -> float | None:
-    """The longest time without a generated token while requests were in flight; None without readings."""
-    found = observation.signals.get("generation_tokens")
-    if found is None or len(found.times_s) < 2:
-        return None
-    longest = since = 0.0
-    flying = observation.in_flight.at(found.times_s) > 0
-    for i in range(1, len(found.times_s)):
-        still = found.values[i] <= found.values[i - 1] and flying[i] and flying[i - 1]
-        since = since + float(found.times_s[i] - found.times_s[i - 1]) if still else 0.0
-        longest = max(longest, since)
+def silence_s(observation: Observation) -> float:
+    """The longest time without a token for anybody while a request was open that never got one.
+
+    By what clients saw: engines count tokens when a request ends, or count on while nothing is delivered.
+    """
+    table = observation.table
+    spoken = np.sort(np.concatenate([table.first_token_s, table.last_token_s, observation.gap_ends_s]))
+    spoken = spoken[~np.isnan(spoken)]
+    longest = 0.0
+    for row in np.flatnonzero(np.isnan(table.first_token_s) & ~np.isnan(table.sent_s)):
+        sent, done = table.sent_s[row], table.done_s[row]
+        inside = spoken[np.searchsorted(spoken, sent) : np.searchsorted(spoken, done)]
+        longest = max(longest, float(np.diff(np.concatenate([[sent], inside, [done]])).max()))
     return longest
 
 
 def generates(e: Evidence) -> Check:
-    """Tokens flow as long as requests are in flight."""
+    """Tokens flow as long as requests are open."""
     found = silence_s(e.subject)
-    if found is None:
-        return Check(None, "whether the engine generated all the time")
-    return Check(
-        found < SILENT_S, f"at most {format_duration(found)} without a generated token while requests were open"
-    )
+    words = f"at most {format_duration(found)} without any token while a request was open that never got one"
+    return Check(found < SILENT_S, words)
 
 
 def starvation(observation: Observation) -> tuple[float, float] | None:
@@ -143,7 +142,7 @@ def gets_cpu(e: Evidence) -> Check:
     found = starved_share(e.subject)
     if found is None:
         return Check(None, "whether the engine gets the CPU that it asks for")
-    return Check(found < STARVED, f"the engine loses {found:.0%} of its time waiting for a CPU")
+    return Check(found < STARVED, f"the engine loses {found:.0%} of its time waiting for a CPU", spoils=True)
 
 
 def host_share(e: Evidence) -> float | None:

@@ -150,6 +150,7 @@ def _record_facts(step: Step) -> RecordFacts:
 def _reproduce(step: Step) -> str:
     """The command that makes such a run again; the card is in run.json."""
     meta, schedule = step.record.meta, step.record.meta.schedule
+    meta, schedule = step.record.meta, step.record.meta.schedule
     if meta.pins.get("probe") is not None:
         return f"setpoint diagnose {meta.target.get('base_url', 'URL')} --card {meta.card_name}.yaml"
     parts = ["setpoint bench", f"{meta.card_name}.yaml"]

@@ -9,14 +9,16 @@ from setpoint.units import format_duration
 
 def _examine(e: Evidence) -> Examination:
     found = e.upstream
-    if found is None:
+    parts: tuple[Part, ...] = (Part.CONNECT, Part.NETWORK)
+    if found is None:  # then it may be in any part of the wait that load or prompt do not explain
+        parts = (Part.CONNECT, Part.NETWORK, Part.OVERHEAD, Part.QUEUE, Part.UNKNOWN)
         seen = Check(None, "how long requests are on their way before the engine knows them", needed=True)
     else:
         span = f"{format_duration(found.low)} to {format_duration(found.high)}"
         words = f"a request is {format_duration(found.value)} ({span}) on its way before the engine knows it"
         seen = Check(found.low > 0, words, needed=True)
     return Examination(
-        e.share((Part.NETWORK,), GATEWAY.metrics), (seen, signs.host_is_quick(e), signs.gets_cpu(e), signs.generates(e))
+        e.share(parts, GATEWAY.metrics), (seen, signs.host_is_quick(e), signs.gets_cpu(e), signs.generates(e))
     )
 
 

@@ -9,14 +9,8 @@ from setpoint.units import format_duration
 
 def _examine(e: Evidence) -> Examination:
     still = signs.silence_s(e.subject)
-    if still is None:
-        seen = Check(None, "whether the engine stopped generating while requests were open", needed=True)
-    else:
-        seen = Check(
-            still >= signs.SILENT_S,
-            f"no token was generated for {format_duration(still)} while requests were open",
-            needed=True,
-        )
+    words = f"no token came for anybody for {format_duration(still)} while a request was open that never got one"
+    seen = Check(still >= signs.SILENT_S, words, needed=True)
     canary = e.probe("canary")
     if canary is None:
         alive = Check(None, "whether a one-token canary is answered")
