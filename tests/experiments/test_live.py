@@ -69,8 +69,9 @@ def test_a_search_screens_values_and_confirms_the_best_in_fresh_blocks(folder: P
     assert shown.returncode == 3, shown.stderr
     assert "engine_flags.slots: 1 → 8" in shown.stdout
     assert "A/A control" in shown.stdout
-    report = setpoint(folder, "report", runs[0].id, "-o", "report.json")
+    report = setpoint(folder, "report", runs[0].id, "--json")
     assert report.returncode == 0, report.stderr
+    assert len(answer(report)["records"]) == 1  # the other arm is another target
 
 
 @pytest.mark.parametrize(
@@ -81,6 +82,7 @@ def test_a_search_screens_values_and_confirms_the_best_in_fresh_blocks(folder: P
         (("--change", "engine.slots=2,4"), "--search"),
         (("--change", "engine.slots=2", "--search"), "several values"),
         ((), "Give either --change"),
+        (("--plan", "latest"), "no run in"),
         (("--change", "engine.slots=2", "--metric", "p42 speed"), "Choose one of"),
         (("--change", "engine.slots=2", "--budget", "20s"), "--budget"),
         (("--change", "engine.slots=2", "--rate", "2/s", "--concurrency", "2"), "open loop or closed loop"),
@@ -110,7 +112,9 @@ def test_a_damaged_or_unknown_experiment_is_told(folder: Path) -> None:
     assert "is damaged" in one_message(done)
 
 
-def test_a_plan_ranks_rows_for_a_recorded_run(folder: Path) -> None:
+def test_a_plan_ranks_rows_for_a_recorded_run_and_its_top_row_can_be_run(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     tight = CARD.replace("p80 ttft <= 5 s", "p80 ttft <= 20 ms")
     (folder / "card.yaml").write_text(tight, encoding="utf-8")
     bench = setpoint(folder, "bench", "card.yaml", *SLOW, "--duration", "1s", "--json")
@@ -120,5 +124,9 @@ def test_a_plan_ranks_rows_for_a_recorded_run(folder: Path) -> None:
     found = answer(done)
     assert any(p["change"] == "engine.slots=2" for p in found["proposals"])
     assert all(p["refuted_by"] for p in found["proposals"])
-    shown = setpoint(folder, "experiment", "plan", "latest")
-    assert "refuted by" in shown.stdout
+    command = ["experiment", "run", str(folder / "card.yaml"), "--runs", str(folder / ".setpoint/runs")]
+    assert run([*command, "--engine", "fake", "--plan", "latest", "--budget", "20s"]) == 2
+    told = capsys.readouterr().err
+    first = next(p for p in found["proposals"] if p["change"] is not None)
+    assert told.startswith(f"{first['change']}: {first['title']}")
+    assert "--budget allows" in told
