@@ -93,8 +93,11 @@ def _quality(steps: Sequence[Step], evaluations: Sequence[RunRecord]) -> list[st
 
 
 def with_series(store: RunStore, records: list[RunRecord]) -> list[RunRecord]:
-    """The records, and all others of the series that they belong to."""
-    wanted = {r.meta.series.id for r in records if r.meta.series is not None}
+    """The records, and all others of the series that they belong to.
+
+    But for an experiment's: its arms are different targets.
+    """
+    wanted = {r.meta.series.id for r in records if r.meta.series is not None and r.meta.series.kind != "experiment"}
     if not wanted:
         return records
     known = {r.id for r in records}

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from setpoint.diagnosis.diagnosis import Diagnosis
+from setpoint.experiments.plan import rank
 from setpoint.metrics.summary import Distribution
 from setpoint.metrics.verdict import Origin, State
 from setpoint.records.record import RunRecord
 from setpoint.report import charts
 from setpoint.report.content import Block, Cell, Fact, Facts, Section, Table, Text, cells
-from setpoint.report.experiments import proposals
 from setpoint.report.hypothesis import hypothesis_blocks
 from setpoint.report.plan import plan_facts
 from setpoint.report.quality import quality_blocks
@@ -32,7 +32,7 @@ def all_sections(
         Section("Workload assumptions and what is not measured", tuple(_assumptions(steps, evaluations))),
         Section("Targets and baseline", (*_baseline(steps, pivots), *(() if plan is None else (plan_facts(plan),)))),
         Section("Main bottleneck hypothesis", tuple(hypothesis_blocks(found))),
-        Section("Ranked experiments", tuple(_experiments(found))),
+        Section("Ranked experiments", tuple(_experiments(found, steps))),
         Section("Acceptance criteria", tuple(_acceptance(steps, pivots, evaluations))),
         Section("Vendors, models and versions", tuple(_versions(steps))),
     )
@@ -269,20 +269,31 @@ def _duration(value: float | None) -> str:
 # 4
 
 
-def _experiments(found: Diagnosis) -> list[Block]:
-    rows = tuple(cells([str(i), p.change, p.effect, p.price]) for i, p in enumerate(proposals(found), 1))
-    note = "One variable at a time; each must be measured against this baseline before it is believed."
-    names = ", ".join(f.name for f in found.supported) or "nothing supported yet"
-    return [
-        Table(
-            "What to try next",
-            ("", "change", "expected gain", "price"),
-            rows,
-            Origin.ASSUMED,
-            f"rules for {names}",
-            note,
+SHOWN_PROPOSALS = 6
+
+
+def _experiments(found: Diagnosis, steps: Sequence[Step]) -> list[Block]:
+    subject = next((s for s in steps if s.record.id == found.subject), steps[-1])
+    proposals = rank(found, subject.record.meta.pins)
+    rows = tuple(
+        cells(
+            [
+                str(i),
+                p.title if p.change is None else f"{p.title} ({p.change})",
+                p.expected,
+                p.price if p.quality_check == "none" else f"{p.price}. Check: {p.quality_check}",
+                p.refuted_by,
+            ]
         )
-    ]
+        for i, p in enumerate(proposals[:SHOWN_PROPOSALS], 1)
+    )
+    note = (
+        "One variable at a time; a gain is an expectation to rank by, and believed when `setpoint experiment run` has"
+        f" shown it. Sources: {'; '.join(dict.fromkeys(p.source for p in proposals[:SHOWN_PROPOSALS]))}."
+    )
+    names = ", ".join(f.name for f in found.supported) or "nothing supported yet"
+    columns = ("", "change", "expected gain", "price", "would be refuted by")
+    return [Table("What to try next", columns, rows, Origin.ASSUMED, f"playbook, ranked for {names}", note)]
 
 
 # 5
