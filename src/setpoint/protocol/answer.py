@@ -4,7 +4,9 @@ The reader takes what the server sends, not what was asked for: JSON although a 
 although it was not are both read by their content type, or by their first byte where that is missing.
 """
 
-from setpoint.protocol import anthropic, openai
+from types import ModuleType
+
+from setpoint.protocol import anthropic, openai, responses
 from setpoint.protocol.judgement import Answer, Judgement, Observed, judge_status, judge_whole
 from setpoint.protocol.sse import OversizedEvent, SSEReader
 from setpoint.protocol.wire import decoded_error, error_kind
@@ -13,6 +15,8 @@ from setpoint.records.target import Dialect
 
 MAX_BODY_BYTES = 64 * 2**20
 MAX_ERROR_BYTES = 64 * 2**10
+
+_READERS: dict[Dialect, ModuleType] = {Dialect.MESSAGES: anthropic, Dialect.RESPONSES: responses}
 
 
 class AnswerReader:
@@ -25,11 +29,11 @@ class AnswerReader:
     Call ``response`` once, ``feed`` for each piece of the body, then ``end`` or ``broken`` once.
     """
 
-    __slots__ = ("_body", "_body_bytes", "_dialect", "_read_event", "_refused", "_sse", "_status", "seen")
+    __slots__ = ("_body", "_body_bytes", "_read_event", "_reader", "_refused", "_sse", "_status", "seen")
 
     def __init__(self, dialect: Dialect, *, keep_text: bool = False) -> None:
-        self._dialect = dialect
-        self._read_event = (anthropic if dialect is Dialect.MESSAGES else openai).read_event
+        self._reader = _READERS.get(dialect, openai)
+        self._read_event = self._reader.read_event
         self._sse: SSEReader | None = None
         self._body: list[bytes] | None = None
         self._body_bytes = 0
@@ -94,8 +98,7 @@ class AnswerReader:
         if self._sse is not None:
             self._close_stream(now_s)
         elif self._body is not None and seen.malformed is None:
-            reader = anthropic if self._dialect is Dialect.MESSAGES else openai
-            reader.read_body(b"".join(self._body), seen, now_s)
+            self._reader.read_body(b"".join(self._body), seen, now_s)
         elif seen.malformed is None:
             return Judgement(Outcome.EMPTY, "an empty body", seen)
         outcome, fault = judge_whole(seen)

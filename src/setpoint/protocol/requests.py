@@ -13,6 +13,7 @@ PATHS = {
     Dialect.COMPLETIONS: "/v1/completions",
     Dialect.EMBEDDINGS: "/v1/embeddings",
     Dialect.MESSAGES: "/v1/messages",
+    Dialect.RESPONSES: "/v1/responses",
 }
 
 Message = Mapping[str, Any]

@@ -11,6 +11,7 @@ class Dialect(StrEnum):
     COMPLETIONS = "openai-completions"  # POST /v1/completions
     EMBEDDINGS = "openai-embeddings"  # POST /v1/embeddings
     MESSAGES = "anthropic-messages"  # POST /v1/messages
+    RESPONSES = "openai-responses"  # POST /v1/responses
 
 
 @dataclass(frozen=True, slots=True)
