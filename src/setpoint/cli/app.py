@@ -51,7 +51,7 @@ def invoke(tree: typer.Typer, argv: list[str]) -> int:
 
 def _register() -> None:
     """Each module of verbs adds itself; imported here, since they import the tree."""
-    for name in ("card", "bench", "runs", "engines"):
+    for name in ("card", "bench", "runs", "engines", "gateway"):
         importlib.import_module(f"setpoint.cli.{name}")
 
 

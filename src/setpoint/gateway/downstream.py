@@ -31,7 +31,7 @@ class Request:
 
     Attributes:
         method: HTTP method.
-        path: Without the query.
+        target: As it came, query included.
         fields: Header fields, names in lower case; a field given twice is joined by commas.
         body: Transfer coding removed.
         keep_alive: Whether the client wants the connection to go on.
@@ -40,12 +40,17 @@ class Request:
     """
 
     method: str
-    path: str
+    target: str
     fields: dict[str, str]
     body: bytes
     keep_alive: bool
     http_1_0: bool
     received_s: float
+
+    @property
+    def path(self) -> str:
+        """The target without its query."""
+        return self.target.partition("?")[0]
 
 
 class Host(Protocol):
@@ -256,7 +261,7 @@ class ServerConnection(asyncio.Protocol):
             return
         request = Request(
             self._parser.get_method().decode("ascii"),
-            incoming.url.split(b"?", 1)[0].decode("latin-1"),
+            incoming.url.decode("latin-1"),
             incoming.fields,
             incoming.parts[0] if len(incoming.parts) == 1 else b"".join(incoming.parts),
             bool(self._parser.should_keep_alive()),

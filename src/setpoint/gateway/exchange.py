@@ -86,7 +86,7 @@ class Exchange:
         except LimitReached as reached:
             self._tell(_over(reached))
         except asyncio.CancelledError:
-            self._cancelled = True
+            self._cancelled = self.relay is None or self.relay.judgement is None  # a client may leave once it has all
             raise
         except Exception as error:  # noqa: BLE001 - the supervision boundary of one request: no other may suffer
             trace = error.__traceback__
@@ -244,10 +244,10 @@ class Exchange:
                 else:
                     connection.abort()
             lease.release()
-        if relay.healthy:
-            replica.succeeded()
-        elif relay.judgement is not None:
-            replica.failed()
+            if relay.healthy:
+                replica.succeeded()
+            elif relay.judgement is not None:
+                replica.failed()
         return relay
 
     # the way back

@@ -19,7 +19,6 @@ from setpoint.records.exchange import Outcome
 from setpoint.records.target import Dialect
 
 LINGER_S = 1.0
-SSE = "text/event-stream"
 PASSED_STATUSES = (400, 413, 415, 422)  # what is wrong with the request is the client's to know
 _FAULTS = {
     Outcome.TRUNCATED: (502, "truncated", "The answer was cut off before its end."),
@@ -116,7 +115,6 @@ class Relay:
         self._status, self._type, self.last_s = status, fields.get("content-type", "application/json"), now_s
         self.retry_after = _seconds(fields.get("retry-after"))
         self.reader.response(status, fields.get("content-type", ""))
-        self._stream = 200 <= status < 300 and self._type.split(";")[0].strip().lower() == SSE
 
     def on_body(self, data: bytes, now_s: float) -> None:
         """A piece of the answer."""
@@ -125,6 +123,7 @@ class Relay:
             self.first_s = now_s
         reader = self.reader
         reader.feed(data, now_s)
+        self._stream = bool(reader.streams)
         if not (self._stream and self._ask.stream):
             self._body_bytes += len(data)
             if self._body_bytes <= (MAX_BODY_BYTES if 200 <= self._status < 300 else MAX_ERROR_BYTES):

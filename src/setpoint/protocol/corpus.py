@@ -27,6 +27,7 @@ from setpoint.records.exchange import Outcome
 from setpoint.records.target import Dialect
 
 CHAT, TEXT, VECTORS, ANTHROPIC = Dialect.CHAT, Dialect.COMPLETIONS, Dialect.EMBEDDINGS, Dialect.MESSAGES
+RESPONSE = Dialect.RESPONSES
 COMPLETE, LENGTH, TRUNCATED, EMPTY = Outcome.COMPLETE, Outcome.LENGTH, Outcome.TRUNCATED, Outcome.EMPTY
 ERROR, MALFORMED, REFUSED, REJECTED = Outcome.ERROR, Outcome.MALFORMED, Outcome.REFUSED, Outcome.REJECTED
 EXHAUSTED = Outcome.REASONING_EXHAUSTED
@@ -343,4 +344,41 @@ WHOLE = (
     Case("no vectors", VECTORS, b'{"data":[]}', MALFORMED, content_type=JSON),
 )  # fmt: skip
 
-CORPUS = (*STREAMS, *ENDINGS, *REASONING, *TOOLS, *FAILURES, *ANTHROPIC_STREAMS, *WHOLE)
+
+
+def _response(kind: str, status: str, **more: object) -> dict[str, object]:
+    """The event that ends a response."""
+    usage = {"input_tokens": 9, "output_tokens": 2}
+    return {"type": f"response.{kind}", "response": {"status": status, "usage": usage} | more}
+
+
+def _text(text: str) -> dict[str, object]:
+    return {"type": "response.output_text.delta", "output_index": 0, "delta": text}
+
+
+_MADE = {"type": "response.created", "response": {"status": "in_progress"}}
+_CALL = {"type": "response.output_item.added", "output_index": 0, "item": {"type": "function_call", "call_id": "c", "name": "w"}}
+_CUT = {"incomplete_details": {"reason": "max_output_tokens"}}
+_OUTPUT = [{"type": "message", "content": [{"type": "output_text", "text": "Hello"}]}]
+
+
+def _arguments(text: str) -> dict[str, object]:
+    return {"type": "response.function_call_arguments.delta", "output_index": 0, "delta": text}
+
+
+RESPONSES = (
+    Case("a response", RESPONSE, events(_MADE, _text("Hel"), _text("lo"), _response("completed", "completed")), COMPLETE, visible=5, tokens=2, text="Hello"),
+    Case("a response cut by the limit", RESPONSE, events(_MADE, _text("Hello"), _response("incomplete", "incomplete", **_CUT)), LENGTH),
+    Case("a response that failed", RESPONSE, events(_MADE, _text("Hel"), _response("failed", "failed", error={"code": "server_error", "message": "secret"})), ERROR),
+    Case("a response without its end", RESPONSE, events(_MADE, _text("Hello")), TRUNCATED),
+    Case("a response lost on the way", RESPONSE, events(_MADE, _text("Hello")), TRUNCATED, broken=True),
+    Case("a response with nothing", RESPONSE, events(_MADE, _response("completed", "completed")), EMPTY),
+    Case("a response with an error event", RESPONSE, events(_MADE, {"type": "error", "code": "server_error", "message": "secret"}), ERROR),
+    Case("a function call", RESPONSE, events(_MADE, _CALL, _arguments('{"city": '), _arguments('"Zürich"}'), _response("completed", "completed")), COMPLETE, arguments=(WEATHER,)),
+    Case("a function call cut short", RESPONSE, events(_MADE, _CALL, _arguments('{"ci'), _response("completed", "completed")), MALFORMED),
+    Case("hidden reasoning only", RESPONSE, events(_MADE, {"type": "response.reasoning_text.delta", "delta": "hm"}, _response("incomplete", "incomplete", **_CUT)), EXHAUSTED),
+    Case("a whole response", RESPONSE, json.dumps({"status": "completed", "output": _OUTPUT, "usage": {"input_tokens": 9, "output_tokens": 2}}).encode(), COMPLETE, content_type=JSON, visible=5, tokens=2),
+    Case("a whole response that failed", RESPONSE, json.dumps({"status": "failed", "output": [], "error": {"code": "server_error"}}).encode(), ERROR, content_type=JSON),
+)  # fmt: skip
+
+CORPUS = (*STREAMS, *ENDINGS, *REASONING, *TOOLS, *FAILURES, *ANTHROPIC_STREAMS, *WHOLE, *RESPONSES)
