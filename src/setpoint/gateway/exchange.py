@@ -165,7 +165,7 @@ class Exchange:
         wanted = self._request.fields.get("x-setpoint-class", identity.priority)
         self._priority = 1 if "batch" in (identity.priority, wanted) else 0
         ticket = Ticket(
-            identity.tenant, identity.weight, self._priority, self._estimate, prompt_key(self._hashes, hash(self.id)),
+            identity.tenant, identity.weight, self._priority, self._estimate, prompt_key(self._hashes, int(self.id[:15], 16)),
             self._hashes, deadline_s=self._deadline_s(),
         )  # fmt: skip
         route.asked()

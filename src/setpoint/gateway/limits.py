@@ -77,6 +77,10 @@ class LimitStore(Protocol):
         """Gives the reservation back and charges what was used. Never fails, never waits."""
         ...
 
+    async def close(self) -> None:
+        """Ends, once everything is settled."""
+        ...
+
 
 def per_minute(level: int, limit: int, asked: int) -> float | None:
     """Seconds until ``asked`` fits into a minute's allowance that stands at ``level`` (both in thousandths).
@@ -134,6 +138,9 @@ class SharedLimits:
                     row[TOKENS_AT] = now_us
                 _turn_day(row, time.time())
                 row[DAY_USED] += used
+
+    async def close(self) -> None:
+        """See ``LimitStore``."""
 
 
 def _turn_day(row: Row, now_s: float) -> None:

@@ -139,4 +139,5 @@ class Plane:
         if self._sweeper is not None:
             self._sweeper.cancel()
         self.snapshot.close()
+        await self.limits.close()
         self.journal.close()

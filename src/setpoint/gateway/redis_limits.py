@@ -134,6 +134,16 @@ class RedisLimits:
         self._settling.add(task)
         task.add_done_callback(self._settling.discard)
 
+    async def settled(self) -> None:
+        """Waits until everything that was settled is in Redis."""
+        while self._settling:
+            await asyncio.wait(self._settling)
+
+    async def close(self) -> None:
+        """Settles what is left and ends."""
+        await self.settled()
+        await self._client.aclose()
+
     async def _settled(self, reservation: Reservation, used: int) -> None:
         minute = [h.allowance.tokens_per_minute or 0 for h in reservation.holders]
         arguments = [time.time(), reservation.tokens, reservation.mark, used, *minute]

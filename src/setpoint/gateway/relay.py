@@ -251,6 +251,7 @@ class Relay:
         else:
             self.judgement = Judgement(Outcome.MALFORMED, "not the kind of answer asked for", self.reader.seen)
             self.refusal = _fault(self.judgement)
+            self.retryable = True
 
     def _refused(self, judgement: Judgement) -> None:
         """A status that is no answer."""

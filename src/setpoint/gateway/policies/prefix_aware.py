@@ -49,7 +49,7 @@ class PrefixAware:
     def _cold(self, candidates: Sequence[Candidate], near: list[int], key: int) -> int:
         total = sum(c.in_flight for c in candidates) + 1
         weights = sum(c.weight for c in candidates)
-        ranked = sorted(near, key=lambda i: xxhash.xxh3_64_intdigest(candidates[i].name, key), reverse=True)
+        ranked = sorted(near, key=lambda i: xxhash.xxh3_64_intdigest(candidates[i].name.encode(), key), reverse=True)
         for i in ranked:
             if candidates[i].in_flight + 1 <= math.ceil(self._bound * total * candidates[i].weight / weights):
                 return i
