@@ -106,7 +106,7 @@ class ServerConnection(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_chunked", "_deadline_s", "_gone", "_host", "_incoming", "_keep_alive", "_lingering", "_old", "_parser",
+        "_chunked", "_deadline_s", "_gone", "_head", "_host", "_incoming", "_keep_alive", "_lingering", "_old", "_parser",
         "_refusal", "_task", "_transport", "_waiting", "committed", "on_pause", "on_resume", "paused",
     )  # fmt: skip
 
@@ -120,6 +120,7 @@ class ServerConnection(asyncio.Protocol):
         self._refusal: Refusal | None = None
         self._lingering = False
         self._gone = False
+        self._head = b""
         self._chunked = False
         self._old = False
         self._keep_alive = True
@@ -228,7 +229,9 @@ class ServerConnection(asyncio.Protocol):
         if self._task is None:
             self._deadline_s = time.monotonic() + self._host.http.body_timeout
         coding = fields.get("transfer-encoding")
-        if version not in ("1.1", "1.0"):
+        if self._parser.should_upgrade() or self._parser.get_method() == b"CONNECT":
+            self._refusal = Refusal(400, "upgrade", "Protocol upgrades are not served.")
+        elif version not in ("1.1", "1.0"):
             self._refusal = Refusal(505, "http", "Only HTTP/1.1 is served.")
         elif version == "1.1" and "host" not in fields:
             self._refusal = self._refusal or Refusal(400, "http", "The field host is missing.")
@@ -284,7 +287,7 @@ class ServerConnection(asyncio.Protocol):
             self._incoming = None
 
     def _start(self, request: Request) -> None:
-        self.committed, self._chunked = False, False
+        self.committed, self._chunked, self._head = False, False, b""
         self._old = request.http_1_0
         self._keep_alive = request.keep_alive and not request.http_1_0
         self._deadline_s = 0.0
@@ -315,7 +318,7 @@ class ServerConnection(asyncio.Protocol):
         self._host.refused(refusal.code)
         self._forget_body()
         self._keep_alive = False
-        self.committed = False
+        self.committed, self._head = False, b""
         self.reply(refusal.status, refusal.body(None), refusal.fields)
         self._lingering = True  # closing with unread bytes would reset the connection before the client reads why
         self._deadline_s = time.monotonic() + LINGER_S
@@ -364,18 +367,20 @@ class ServerConnection(asyncio.Protocol):
         if not self._keep_alive or self._host.draining:
             lines.append("connection: close")
             self._keep_alive = False
-        self._write("\r\n".join([*lines, "", ""]).encode("latin-1"))
+        self._head = "\r\n".join([*lines, "", ""]).encode("latin-1")  # leaves with the first piece of the body
 
     def send(self, data: bytes) -> None:
         """A piece of the body, on its way at once."""
         if data:
             self._write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
 
-    def end(self) -> None:
-        """The end of a body in pieces."""
+    def end(self, data: bytes = b"") -> None:
+        """The end of a body in pieces, with its last piece."""
         if self._chunked:
             self._chunked = False
-            self._write(b"0\r\n\r\n")
+            self._write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(data), data) if data else b"0\r\n\r\n")
+        elif data:
+            self._write(data)
 
     def reply(self, status: int, body: bytes, fields: list[tuple[str, str]], kind: str = "application/json") -> None:
         """A whole answer."""
@@ -385,6 +390,8 @@ class ServerConnection(asyncio.Protocol):
 
     def _write(self, data: bytes) -> None:
         if self._transport is not None and not self._gone:
+            if self._head:
+                data, self._head = self._head + data, b""
             self._transport.write(data)
 
     def close(self) -> None:

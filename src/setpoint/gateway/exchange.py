@@ -268,8 +268,7 @@ class Exchange:
             anthropic = Dialect.MESSAGES if self._request.path.startswith("/v1/messages") else dialect
             client.reply(refusal.status, refusal.body(anthropic), refusal.fields + self._fields)
         elif self._ask is not None:
-            client.send(refusal.event(self._ask.dialect))
-            client.end()
+            client.end(refusal.event(self._ask.dialect))
 
     def _account(self) -> None:
         """Gives back, charges, and writes the line."""

@@ -224,13 +224,13 @@ class Relay:
         self.last_s = now_s
         if self._acceptable(judgement):
             self.healthy = True
-            self._pass_on(end)
-            self._client.end()
+            self._open()
+            self._client.end(self._filtered(end))
+            self.passed_on = True
             return
         refusal = _fault(judgement)
         if self.passed_on:
-            self._client.send(refusal.event(self._ask.dialect))
-            self._client.end()
+            self._client.end(refusal.event(self._ask.dialect))
         else:
             self.refusal = refusal
             self.retryable = judgement.outcome in (Outcome.ERROR, Outcome.TRUNCATED, Outcome.MALFORMED)
@@ -281,12 +281,16 @@ class Relay:
             self._client.head(200, fields + self._fields)
 
     def _pass_on(self, events: bytes) -> None:
-        if not self._ask.wants_usage and self._ask.dialect in (Dialect.CHAT, Dialect.COMPLETIONS):
-            events = without_usage(events)
+        events = self._filtered(events)
         if events:
             self._open()
             self.passed_on = True
             self._client.send(events)
+
+    def _filtered(self, events: bytes) -> bytes:
+        if self._ask.wants_usage or self._ask.dialect not in (Dialect.CHAT, Dialect.COMPLETIONS):
+            return events
+        return without_usage(events)
 
     def _resolve(self) -> None:
         if not self.done.done():
