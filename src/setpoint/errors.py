@@ -5,6 +5,7 @@
     │   ├── CardError            a card, with file, field, found, expected
     │   ├── ModelSpecError       a model configuration, checkpoint header or GGUF file
     │   └── PinsDiffer           two runs that must not be compared
+    ├── TranslationError         exit 4: a request or an answer that cannot be said in another dialect, with its field
     ├── TargetError              exit 4: the server under test (address, key, model name, TLS, protocol)
     ├── EngineError              exit 4: an engine that we start (missing, dies, never ready)
     └── RecordError              exit 4: a run record that cannot be written or read
@@ -78,6 +79,20 @@ class ModelSpecError(UsageError):
 
 class PinsDiffer(UsageError):  # noqa: N818 - the name states the fact that the user reads
     """Two runs differ in more than the variable under comparison."""
+
+
+class TranslationError(SetpointError):
+    """A request or an answer that is malformed, or that another dialect has no words for.
+
+    Args:
+        field: Dotted path of the field, e.g. ``messages[0].content[1].source``.
+        message: What is wrong with it, without its value.
+        fix: What to do next.
+    """
+
+    def __init__(self, field: str, message: str, *, fix: str = "") -> None:
+        super().__init__(f"{field}: {message}", fix=fix)
+        self.field = field
 
 
 class TargetError(SetpointError):

@@ -83,7 +83,10 @@ def test_no_split_changes_anything(case: Case, cuts: list[int]) -> None:
 )
 def test_no_proper_prefix_of_a_stream_is_an_answer(case: Case, data: st.DataObject) -> None:
     whole = case.body
-    terminal = {Dialect.MESSAGES: b"message_stop", Dialect.RESPONSES: b"event: response."}.get(case.dialect, b"[DONE]")
-    cut = data.draw(st.integers(0, whole.rindex(terminal)))
+    terminal = {Dialect.MESSAGES: b"message_stop", Dialect.RESPONSES: b"response.completed"}.get(
+        case.dialect, b"[DONE]"
+    )
+    terminal = terminal if terminal in whole else b"response.incomplete"
+    cut = data.draw(st.integers(0, whole.index(terminal)))
     judgement = case.judge(iter((whole[:cut],)))
     assert not judgement.outcome.answered

@@ -5,7 +5,9 @@ from typing import TypeVar
 
 import msgspec
 
+from setpoint.errors import TranslationError
 from setpoint.gateway.refusal import Refusal
+from setpoint.protocol import translate
 from setpoint.protocol.requests import PATHS
 from setpoint.records.target import Dialect
 
@@ -66,22 +68,31 @@ class Ask:
         """Size of the prompt's JSON."""
         return sum(len(part) for part in self.parts)
 
-    def body(self, *, model: str, salt: str | None, max_output: int | None) -> bytes:
+    def body(self, engine: Dialect, *, model: str, salt: str | None, max_output: int | None) -> bytes:
         """The request for an engine.
 
         Args:
+            engine: The engine's dialect.
             model: Name at the engine.
             salt: Cache salt; None sends none.
             max_output: Limit to set where the client set none.
+
+        Raises:
+            Refusal: 400, the engine's dialect has no word for a member.
         """
         members = {name: raw for name, raw in self.members.items() if name not in WITHHELD}
+        if engine is not self.dialect:
+            try:
+                members = _members(translate.request(msgspec.json.encode(members), self.dialect, engine))
+            except TranslationError as error:
+                raise Refusal(400, "invalid_request", error.message) from None
         members["model"] = _raw(model)
         if salt is not None:
             members["cache_salt"] = _raw(salt)
-        if self.stream and self.dialect in (Dialect.CHAT, Dialect.COMPLETIONS) and not self.wants_usage:
+        if self.stream and engine in (Dialect.CHAT, Dialect.COMPLETIONS) and not self.wants_usage:
             options = _OPTIONS.decode(members.get("stream_options", b"null")) or {}
             members["stream_options"] = _raw(options | {"include_usage": True})
-        limits = _LIMITS[self.dialect]
+        limits = _LIMITS[engine]
         if max_output is not None and self.max_output is None and limits:
             members[limits[-1]] = _raw(max_output)
         return msgspec.json.encode(members)

@@ -52,6 +52,6 @@ def before_terminal(data: bytes) -> tuple[bytes, bytes]:
 
 def without_usage(data: bytes) -> bytes:
     """Whole events without the usage chunk of OpenAI's dialects, which the client did not ask for."""
-    if not _USAGE.search(data):
+    if b'"usage"' not in data or not _USAGE.search(data):
         return data
     return b"".join(e for e in split(data) if not (_USAGE.search(e) and _NO_CHOICES.search(e)))

@@ -9,7 +9,6 @@ import logging
 import secrets
 import time
 from bisect import bisect_left
-from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -20,7 +19,7 @@ from setpoint.gateway.ask import BY_PATH, Ask, read_ask
 from setpoint.gateway.config import DIALECTS
 from setpoint.gateway.downstream import Request, ServerConnection
 from setpoint.gateway.gate import CLASSES, Lease, Ticket, prompt_key
-from setpoint.gateway.identity import Identity, cache_salt
+from setpoint.gateway.identity import Identity
 from setpoint.gateway.journal import ITL_BOUNDS_S, Ended, Opened
 from setpoint.gateway.limits import LimitReached, Reservation
 from setpoint.gateway.prefix import BLOCK_TOKENS, chain
@@ -28,12 +27,15 @@ from setpoint.gateway.refusal import Refusal, no_capacity
 from setpoint.gateway.relay import Relay
 from setpoint.gateway.snapshot import Route
 from setpoint.protocol.judgement import Observed
+from setpoint.protocol.requests import PATHS
+from setpoint.protocol.translate import TRANSLATED
 from setpoint.records.exchange import ChunkKind, Outcome
 from setpoint.records.target import Dialect
 
 if TYPE_CHECKING:
     from setpoint.gateway.plane import Plane
 
+COUNT_TOKENS = "/v1/messages/count_tokens"
 LOGGED_BLOCKS = 2  # prompt blocks that one logged hash stands for
 _log = logging.getLogger(__name__)
 
@@ -105,6 +107,9 @@ class Exchange:
         if "inference" not in identity.scopes:
             raise Refusal(403, "scope", "These credentials are not for inference.")
         dialect = BY_PATH.get(self._request.path)
+        if dialect is None and self._request.path == COUNT_TOKENS and self._request.method == "POST":
+            self._count_tokens(identity)
+            return
         if dialect is None:
             self._serve_models(identity)
             return
@@ -138,6 +143,13 @@ class Exchange:
         body = msgspec.json.encode(chosen or {"object": "list", "data": entries, "has_more": False})
         self._client.reply(200, body, self._fields)
 
+    def _count_tokens(self, identity: Identity) -> None:
+        """Anthropic's count before the call: estimated from what the engine counted of earlier prompts."""
+        ask = read_ask(self._request.body, Dialect.MESSAGES)
+        route = self._snapshot.resolve(ask.model, identity)[0]
+        body = msgspec.json.encode({"input_tokens": route.estimate(ask.prompt_bytes)})
+        self._client.reply(200, body, [*self._fields, ("x-setpoint-origin", "estimated")])
+
     async def _reserve(self, identity: Identity, ask: Ask, route: Route) -> None:
         """Sets the most that this request can use aside."""
         self._estimate = route.estimate(ask.prompt_bytes)
@@ -158,9 +170,10 @@ class Exchange:
         Raises:
             Refusal: none answered, and nothing was passed on.
         """
-        if all(DIALECTS[name] is not ask.dialect for name in route.model.dialects):
+        engine = engine_dialect(ask.dialect, [DIALECTS[name] for name in route.model.dialects])
+        if engine is None:
             raise Refusal(400, "dialect", f"The model {ask.model!r} does not speak this dialect.")
-        salt = cache_salt(self._plane.secret, identity.tenant)
+        salt = self._plane.salt(identity.tenant)
         self._hashes = chain(f"{route.name}\0{salt}".encode(), ask.parts)
         wanted = self._request.fields.get("x-setpoint-class", identity.priority)
         self._priority = 1 if "batch" in (identity.priority, wanted) else 0
@@ -180,7 +193,7 @@ class Exchange:
                 raise failure or refusal from None
             finally:
                 self._queue_s += time.monotonic() - before
-            relay = await self._forward(identity, ask, route, lease, salt)
+            relay = await self._forward(identity, ask, engine, route, lease, salt)
             if relay.refusal is None:
                 return
             failure = relay.refusal
@@ -197,21 +210,30 @@ class Exchange:
             raise Refusal(400, "invalid_request", "The field x-setpoint-timeout-ms must be a number of milliseconds.")
         return self._request.received_s + int(text) / 1000
 
-    async def _forward(self, identity: Identity, ask: Ask, route: Route, lease: Lease, salt: str) -> Relay:
+    async def _forward(
+        self, identity: Identity, ask: Ask, engine: Dialect, route: Route, lease: Lease, salt: str
+    ) -> Relay:
         """One attempt, from connection to verdict."""
         replica, now = lease.replica, time.monotonic()
         self._replica, self._predicted = replica.name, lease.predicted_tokens
         self._attempts += 1
         relay = self.relay = Relay(
-            self._client, ask, route.model.timeouts,
+            self._client, ask, engine, route.model.timeouts,
             pass_empty=self._snapshot.config.empty_answers == "pass", fields=self._fields,
             started_s=self._request.received_s,
         )  # fmt: skip
         relay.sent_s = relay.last_s = now
-        body = ask.body(
-            model=replica.model, salt=salt if route.model.cache_salt else None, max_output=identity.max_output
-        )
-        payload = replica.request(self._request.path, body, self.id, self._request.fields)
+        try:
+            body = ask.body(
+                engine,
+                model=replica.model,
+                salt=salt if route.model.cache_salt else None,
+                max_output=identity.max_output,
+            )
+        except Refusal:
+            lease.release()
+            raise
+        payload = replica.request(PATHS[engine], body, self.id, self._request.fields)
         self._plane.journal.write(self._opened(identity, route))
         connection: Connection | None = None
         fresh = False
@@ -354,7 +376,7 @@ class Exchange:
             stall_s=stall_s,
             itl=itl,
             attempts=self._attempts,
-            prefix_blocks=[self._plane.mark(str(b)) for b in blocks] if blocks else None,
+            prefix_blocks=blocks or None,
             block_tokens=BLOCK_TOKENS * LOGGED_BLOCKS if blocks else None,
             finish_reason=seen.finish_reason,
             tool_calls=len(seen.calls),
@@ -384,6 +406,8 @@ def _over(reached: LimitReached) -> Refusal:
     return Refusal(429, reached.limit, f"The allowance of {words} is used up.", retry_after_s=reached.retry_after_s)
 
 
-def keyed_mark(secret: bytes, text: str) -> str:
-    """What stands in a record for a value that must not: equal for equal values, and no way back without the secret."""
-    return blake2b(text.encode(), key=secret, digest_size=8).hexdigest()
+def engine_dialect(asked: Dialect, spoken: list[Dialect]) -> Dialect | None:
+    """The dialect in which an engine is asked: the client's where it speaks it, else one that is translated."""
+    if asked in spoken:
+        return asked
+    return next((dialect for dialect in spoken if (asked, dialect) in TRANSLATED), None)

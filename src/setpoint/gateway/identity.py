@@ -6,12 +6,13 @@ import hmac
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 from typing import Protocol
 
 from setpoint.errors import SetpointError
 from setpoint.gateway.config import Gateway, Limits, Tenant
-from setpoint.gateway.keys import KeyStore
+from setpoint.gateway.keys import Key, KeyStore
 from setpoint.gateway.limits import Holder
 from setpoint.gateway.refusal import unauthorized
 
@@ -67,6 +68,7 @@ class Authenticator:
         self._keys = keys
         self._tokens = tokens
         self._anonymous = None
+        self._known: dict[str, tuple[Key, Identity | None]] = {}
         if config.auth.anonymous is not None:
             self._anonymous = self._identity(config.auth.anonymous, None, None, None, None, frozenset({"inference"}))
 
@@ -83,7 +85,11 @@ class Authenticator:
             return self._anonymous
         key = self._keys.find(text)
         if key is not None:
-            found = self._identity(key.tenant, key.id, None, key.models, key.limits, frozenset(key.scopes))
+            known = self._known.get(key.id)
+            if known is None or known[0] is not key:
+                found = self._identity(key.tenant, key.id, None, key.models, key.limits, frozenset(key.scopes))
+                known = self._known[key.id] = (key, found)
+            found = known[1]
         elif self._tokens is not None and text.count(".") == 2 and (known := await self._tokens.verify(text)):
             found = self._identity(known[0], None, known[1], None, None, frozenset({"inference"}))
         else:
@@ -161,3 +167,8 @@ def cache_salt(secret: bytes, tenant: str) -> str:
     name = tenant.encode()
     framed = b"setpoint cache salt" + len(name).to_bytes(4, "big") + name
     return base64.urlsafe_b64encode(hmac.digest(secret, framed, hashlib.sha256)[:24]).decode()
+
+
+def keyed_mark(secret: bytes, text: str) -> str:
+    """What stands in a record for a value that must not: equal for equal values, and no way back without the secret."""
+    return blake2b(text.encode(), key=secret, digest_size=8).hexdigest()

@@ -57,7 +57,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, tag_field="line", tag="en
         stall_s: Longest gap between visible deltas.
         itl: Gaps between visible deltas, counted by ``ITL_BOUNDS_S`` and beyond.
         attempts: Engines tried.
-        prefix_blocks: Keyed hashes of the prompt's blocks.
+        prefix_blocks: Hashes of the prompt's blocks; keyed once they reach the access log.
         block_tokens: What one stands for.
         finish_reason: As the engine gave it.
         tool_calls: In the answer.
@@ -90,7 +90,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, tag_field="line", tag="en
     stall_s: float | None = None
     itl: list[int] | None = None
     attempts: int = 0
-    prefix_blocks: list[str] | None = None
+    prefix_blocks: list[int] | None = None
     block_tokens: int | None = None
     finish_reason: str | None = None
     tool_calls: int = 0

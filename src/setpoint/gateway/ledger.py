@@ -10,12 +10,14 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 
 from setpoint.errors import SetpointError, UsageError
+from setpoint.gateway.identity import keyed_mark, secret_of
 from setpoint.gateway.journal import Ended, Opened, read_line
 
 BATCH_BYTES = 4 * 2**20
@@ -111,6 +113,7 @@ class Ledger:
         self._journals = folder / "run" / "journal"
         self._access_log = access_log
         self._gateway = gateway
+        self._mark = partial(keyed_mark, secret_of(folder))
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._db: _Database
         if url is not None:
@@ -212,7 +215,7 @@ class Ledger:
             return
         with self._access_log.open("ab") as file:
             os.fchmod(file.fileno(), 0o600)
-            file.write(b"".join(access_line(line) for line in ended))
+            file.write(b"".join(access_line(line, self._mark) for line in ended))
             file.flush()
             size = file.tell()
         self._set_done(_ACCESS, size)
@@ -271,7 +274,9 @@ def _sums(ended: list[Ended]) -> Iterator[tuple[Any, ...]]:
 _MEMBERS = tuple(name for name in Ended.__struct_fields__ if name != "itl")
 
 
-def access_line(line: Ended) -> bytes:
-    """A line as ``setpoint card from-trace`` reads it."""
+def access_line(line: Ended, mark: Callable[[str], str]) -> bytes:
+    """A line as ``setpoint card from-trace`` reads it, its block hashes keyed by ``mark``."""
     values = {name: getattr(line, name) for name in _MEMBERS}
+    if line.prefix_blocks is not None:
+        values["prefix_blocks"] = [mark(str(block)) for block in line.prefix_blocks]
     return msgspec.json.encode({name: value for name, value in values.items() if value is not None}) + b"\n"

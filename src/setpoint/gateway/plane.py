@@ -6,8 +6,8 @@ from pathlib import Path
 
 from setpoint.gateway.config import Gateway, Http
 from setpoint.gateway.downstream import Request, ServerConnection
-from setpoint.gateway.exchange import Exchange, keyed_mark
-from setpoint.gateway.identity import TokenVerifier, secret_of
+from setpoint.gateway.exchange import Exchange
+from setpoint.gateway.identity import TokenVerifier, cache_salt, keyed_mark, secret_of
 from setpoint.gateway.journal import Ended, Journal
 from setpoint.gateway.keys import KeyStore
 from setpoint.gateway.limits import LimitStore
@@ -40,6 +40,7 @@ class Plane:
         self.exchanges: set[Exchange] = set()
         self.buffered = 0
         self.draining = False
+        self._salts: dict[str, str] = {}
         self._table = table
         self._folder = folder
         self._keys = KeyStore(state)
@@ -65,6 +66,15 @@ class Plane:
         """Puts a configuration in force; requests under way end by the old one."""
         old, self.snapshot = self.snapshot, self._snapshot(config, tokens)
         old.close()
+
+    def salt(self, tenant: str) -> str:
+        """The cache salt of a tenant."""
+        known = self._salts.get(tenant)
+        if known is None:
+            if len(self._salts) > 10_000:
+                self._salts.clear()
+            known = self._salts[tenant] = cache_salt(self.secret, tenant)
+        return known
 
     def mark(self, text: str) -> str:
         """See ``keyed_mark``."""

@@ -86,8 +86,7 @@ class PrefixIndex:
                 continue
             held = cells[start : start + WAYS].tolist()
             position = held.index(value) if value in held else WAYS - 1
-            for place in range(position, 0, -1):
-                cells[start + place] = held[place - 1]
+            cells[start + 1 : start + position + 1] = cells[start : start + position]
             cells[start] = value
 
     def clear(self) -> None:

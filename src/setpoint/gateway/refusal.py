@@ -68,11 +68,6 @@ def _document(status: int, code: str, message: str, dialect: Dialect | None) -> 
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
-def ping(dialect: Dialect) -> bytes:
-    """What keeps a silent stream alive: Anthropic has an event for it, elsewhere a comment is no event."""
-    return b'event: ping\ndata: {"type": "ping"}\n\n' if dialect is Dialect.MESSAGES else b": ping\n\n"
-
-
 def unauthorized() -> Refusal:
     """The one answer to every credential that is missing, unknown, expired, revoked or malformed."""
     return Refusal(401, "invalid_api_key", "No valid credentials were given.")

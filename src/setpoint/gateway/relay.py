@@ -6,19 +6,23 @@ the attempt can fail without a trace, and another replica can be tried.
 """
 
 import asyncio
+import time
 
 from setpoint.client.connection import Connection
 from setpoint.gateway.ask import Ask
 from setpoint.gateway.config import Timeouts
 from setpoint.gateway.downstream import ServerConnection
+from setpoint.errors import TranslationError
 from setpoint.gateway.events import MAX_TAIL_BYTES, EventCutter, before_terminal, without_usage
-from setpoint.gateway.refusal import Refusal, no_capacity, ping
+from setpoint.gateway.refusal import Refusal, no_capacity
+from setpoint.protocol import translate
 from setpoint.protocol.answer import MAX_BODY_BYTES, MAX_ERROR_BYTES, AnswerReader
 from setpoint.protocol.judgement import Judgement
 from setpoint.records.exchange import Outcome
 from setpoint.records.target import Dialect
 
 LINGER_S = 1.0
+JSON = "application/json"
 PASSED_STATUSES = (400, 413, 415, 422)  # what is wrong with the request is the client's to know
 _FAULTS = {
     Outcome.TRUNCATED: (502, "truncated", "The answer was cut off before its end."),
@@ -35,6 +39,7 @@ class Relay:
     Args:
         client: Where the answer goes.
         ask: What was asked.
+        engine: Dialect that the engine answers in.
         timeouts: Limits.
         pass_empty: Whether an empty answer counts as one.
         fields: Header fields for the answer.
@@ -50,8 +55,8 @@ class Relay:
     """
 
     __slots__ = (
-        "_ask", "_body", "_body_bytes", "_client", "_connection", "_cutter", "_fields", "_pass_empty", "_pinged_s",
-        "_reused", "_started_s", "_status", "_stream", "_timeouts", "_type", "done", "first_s", "healthy", "judgement",
+        "_ask", "_body", "_body_bytes", "_client", "_connection", "_cutter", "_engine", "_envelope", "_fields", "_pass_empty", "_pinged_s",
+        "_reused", "_started_s", "_status", "_stream", "_timeouts", "_translator", "_type", "done", "first_s", "healthy", "judgement",
         "last_s", "passed_on", "reader", "refusal", "retry_after", "retryable", "sent_s", "stale",
     )  # fmt: skip
 
@@ -59,6 +64,7 @@ class Relay:
         self,
         client: ServerConnection,
         ask: Ask,
+        engine: Dialect,
         timeouts: Timeouts,
         *,
         pass_empty: bool,
@@ -80,7 +86,10 @@ class Relay:
         self._body_bytes = 0
         self._cutter = EventCutter()
         self._pinged_s = started_s
-        self.reader = AnswerReader(ask.dialect)
+        self._engine = engine
+        self._translator: translate.StreamTranslator | None = None
+        self._envelope = translate.Envelope(ask.model, created_s=int(time.time()), include_usage=ask.wants_usage)
+        self.reader = AnswerReader(engine)
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.judgement: Judgement | None = None
         self.refusal: Refusal | None = None
@@ -190,7 +199,7 @@ class Relay:
         elif limits.ping and self._ask.stream and now_s - max(self._pinged_s, self.last_s) > limits.ping:
             self._pinged_s = now_s
             self._open()
-            self._client.send(ping(self._ask.dialect))
+            self._client.send(translate.ping(self._ask.dialect))
 
     # ends
 
@@ -224,10 +233,13 @@ class Relay:
         self.last_s = now_s
         if self._acceptable(judgement):
             self.healthy = True
-            self._open()
-            self._client.end(self._filtered(end))
-            self.passed_on = True
-            return
+            last = self._said(end, last=True)
+            if not self._broken():
+                self._open()
+                self._client.end(last)
+                self.passed_on = True
+                return
+            judgement = self.judgement
         refusal = _fault(judgement)
         if self.passed_on:
             self._client.end(refusal.event(self._ask.dialect))
@@ -241,9 +253,9 @@ class Relay:
         self.judgement = judgement
         fits = self._ask.stream == self._stream  # a stream nobody asked for, or none where one was: no client reads it
         if self._acceptable(judgement) and fits:
-            self.healthy = self.passed_on = True
-            self._client.reply(200, b"".join(self._body), self._fields, self._type)
-            return
+            if self._reply(b"".join(self._body)):
+                return
+            fits, judgement = False, self.judgement
         if fits:
             self.refusal = _fault(judgement)
             self.retryable = judgement.outcome is not Outcome.EMPTY
@@ -252,6 +264,18 @@ class Relay:
             self.judgement = Judgement(Outcome.MALFORMED, "not the kind of answer asked for", self.reader.seen)
             self.refusal = _fault(self.judgement)
             self.retryable = True
+
+    def _reply(self, body: bytes) -> bool:
+        """Passes a whole answer on; False when the client's dialect has no words for it."""
+        kind = self._type
+        if self._engine is not self._ask.dialect:
+            try:
+                body, kind = translate.whole(body, self._engine, self._ask.dialect, self._envelope), JSON
+            except TranslationError:
+                return False
+        self.healthy = self.passed_on = True
+        self._client.reply(200, body, self._fields, kind)
+        return True
 
     def _refused(self, judgement: Judgement) -> None:
         """A status that is no answer."""
@@ -262,7 +286,9 @@ class Relay:
                 self.refusal = Refusal(400, "invalid_request", "The model server does not take this request.")
             else:
                 self.passed_on = True
-                self._client.reply(status, b"".join(self._body), self._fields, self._type)
+                body = translate.error(status, b"".join(self._body), self._engine, self._ask.dialect)
+                kind = self._type if self._engine is self._ask.dialect else JSON
+                self._client.reply(status, body, self._fields, kind)
             return
         self.retryable = True
         if status in (429, 503, 529):
@@ -281,16 +307,39 @@ class Relay:
             self._client.head(200, fields + self._fields)
 
     def _pass_on(self, events: bytes) -> None:
-        events = self._filtered(events)
-        if events:
+        said = self._said(events)
+        if self._broken():
+            self.retryable = not self.passed_on
+            if self._connection is not None:
+                self._connection.abort()
+            self._settle(self.judgement or self._untold(), b"", self.last_s)
+            self._resolve()
+        elif said:
             self._open()
             self.passed_on = True
-            self._client.send(events)
+            self._client.send(said)
 
-    def _filtered(self, events: bytes) -> bytes:
-        if self._ask.wants_usage or self._ask.dialect not in (Dialect.CHAT, Dialect.COMPLETIONS):
-            return events
-        return without_usage(events)
+    def _said(self, events: bytes, *, last: bool = False) -> bytes:
+        """Whole events of the engine as the client gets them."""
+        if self._engine is self._ask.dialect:
+            if self._ask.wants_usage or self._engine not in (Dialect.CHAT, Dialect.COMPLETIONS):
+                return events
+            return without_usage(events)
+        if self._translator is None:
+            self._translator = translate.StreamTranslator(self._engine, self._ask.dialect, self._envelope)
+        said = self._translator.feed(events) if events else b""
+        return said + self._translator.end() if last else said
+
+    def _broken(self) -> bool:
+        """Whether the answer cannot be said in the client's dialect; the verdict is then that it is malformed."""
+        if self._translator is None or self._translator.failure is None:
+            return False
+        self.judgement = self._untold()
+        return True
+
+    def _untold(self) -> Judgement:
+        reason = self._translator.failure if self._translator is not None else None
+        return Judgement(Outcome.MALFORMED, f"not to be translated: {reason}", self.reader.seen)
 
     def _resolve(self) -> None:
         if not self.done.done():

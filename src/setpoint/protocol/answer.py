@@ -4,8 +4,6 @@ The reader takes what the server sends, not what was asked for: JSON although a 
 although it was not are both read by their content type, or by their first byte where that is missing.
 """
 
-from types import ModuleType
-
 from setpoint.protocol import anthropic, openai, responses
 from setpoint.protocol.judgement import Answer, Judgement, Observed, judge_status, judge_whole
 from setpoint.protocol.sse import OversizedEvent, SSEReader
@@ -13,10 +11,9 @@ from setpoint.protocol.wire import decoded_error, error_kind
 from setpoint.records.exchange import Outcome
 from setpoint.records.target import Dialect
 
+_READERS = {Dialect.MESSAGES: anthropic, Dialect.RESPONSES: responses}
 MAX_BODY_BYTES = 64 * 2**20
 MAX_ERROR_BYTES = 64 * 2**10
-
-_READERS: dict[Dialect, ModuleType] = {Dialect.MESSAGES: anthropic, Dialect.RESPONSES: responses}
 
 
 class AnswerReader:
@@ -29,11 +26,11 @@ class AnswerReader:
     Call ``response`` once, ``feed`` for each piece of the body, then ``end`` or ``broken`` once.
     """
 
-    __slots__ = ("_body", "_body_bytes", "_read_event", "_reader", "_refused", "_sse", "_status", "seen")
+    __slots__ = ("_body", "_body_bytes", "_dialect", "_read_event", "_refused", "_sse", "_status", "seen")
 
     def __init__(self, dialect: Dialect, *, keep_text: bool = False) -> None:
-        self._reader = _READERS.get(dialect, openai)
-        self._read_event = self._reader.read_event
+        self._dialect = dialect
+        self._read_event = _READERS.get(dialect, openai).read_event
         self._sse: SSEReader | None = None
         self._body: list[bytes] | None = None
         self._body_bytes = 0
@@ -103,7 +100,7 @@ class AnswerReader:
         if self._sse is not None:
             self._close_stream(now_s)
         elif self._body is not None and seen.malformed is None:
-            self._reader.read_body(b"".join(self._body), seen, now_s)
+            _READERS.get(self._dialect, openai).read_body(b"".join(self._body), seen, now_s)
         elif seen.malformed is None:
             return Judgement(Outcome.EMPTY, "an empty body", seen)
         outcome, fault = judge_whole(seen)

@@ -27,7 +27,7 @@ from setpoint.records.exchange import Outcome
 from setpoint.records.target import Dialect
 
 CHAT, TEXT, VECTORS, ANTHROPIC = Dialect.CHAT, Dialect.COMPLETIONS, Dialect.EMBEDDINGS, Dialect.MESSAGES
-RESPONSE = Dialect.RESPONSES
+RESPONSES = Dialect.RESPONSES
 COMPLETE, LENGTH, TRUNCATED, EMPTY = Outcome.COMPLETE, Outcome.LENGTH, Outcome.TRUNCATED, Outcome.EMPTY
 ERROR, MALFORMED, REFUSED, REJECTED = Outcome.ERROR, Outcome.MALFORMED, Outcome.REFUSED, Outcome.REJECTED
 EXHAUSTED = Outcome.REASONING_EXHAUSTED
@@ -344,41 +344,52 @@ WHOLE = (
     Case("no vectors", VECTORS, b'{"data":[]}', MALFORMED, content_type=JSON),
 )  # fmt: skip
 
+SAID = {"type": "response.output_text.delta", "output_index": 0, "delta": "Hello"}
+THOUGHT = {"type": "response.reasoning_text.delta", "output_index": 0, "delta": "hm"}
+CALLED = {
+    "type": "response.output_item.added",
+    "output_index": 0,
+    "item": {"type": "function_call", "call_id": "c", "name": "w", "arguments": ""},
+}
+PARTS = (
+    {"type": "response.function_call_arguments.delta", "output_index": 0, "delta": part}
+    for part in ('{"city": ', '"Zürich"}')
+)
+COUNTS = {"input_tokens": 9, "output_tokens": 2, "input_tokens_details": {"cached_tokens": 4}}
 
 
-def _response(kind: str, status: str, **more: object) -> dict[str, object]:
-    """The event that ends a response."""
-    usage = {"input_tokens": 9, "output_tokens": 2}
-    return {"type": f"response.{kind}", "response": {"status": status, "usage": usage} | more}
+def _ended(status: str, **more: object) -> dict[str, object]:
+    return {"type": f"response.{status}", "response": {"status": status, "output": [], "usage": COUNTS} | more}
 
 
-def _text(text: str) -> dict[str, object]:
-    return {"type": "response.output_text.delta", "output_index": 0, "delta": text}
-
-
-_MADE = {"type": "response.created", "response": {"status": "in_progress"}}
-_CALL = {"type": "response.output_item.added", "output_index": 0, "item": {"type": "function_call", "call_id": "c", "name": "w"}}
-_CUT = {"incomplete_details": {"reason": "max_output_tokens"}}
-_OUTPUT = [{"type": "message", "content": [{"type": "output_text", "text": "Hello"}]}]
-
-
-def _arguments(text: str) -> dict[str, object]:
-    return {"type": "response.function_call_arguments.delta", "output_index": 0, "delta": text}
-
-
-RESPONSES = (
-    Case("a response", RESPONSE, events(_MADE, _text("Hel"), _text("lo"), _response("completed", "completed")), COMPLETE, visible=5, tokens=2, text="Hello"),
-    Case("a response cut by the limit", RESPONSE, events(_MADE, _text("Hello"), _response("incomplete", "incomplete", **_CUT)), LENGTH),
-    Case("a response that failed", RESPONSE, events(_MADE, _text("Hel"), _response("failed", "failed", error={"code": "server_error", "message": "secret"})), ERROR),
-    Case("a response without its end", RESPONSE, events(_MADE, _text("Hello")), TRUNCATED),
-    Case("a response lost on the way", RESPONSE, events(_MADE, _text("Hello")), TRUNCATED, broken=True),
-    Case("a response with nothing", RESPONSE, events(_MADE, _response("completed", "completed")), EMPTY),
-    Case("a response with an error event", RESPONSE, events(_MADE, {"type": "error", "code": "server_error", "message": "secret"}), ERROR),
-    Case("a function call", RESPONSE, events(_MADE, _CALL, _arguments('{"city": '), _arguments('"Zürich"}'), _response("completed", "completed")), COMPLETE, arguments=(WEATHER,)),
-    Case("a function call cut short", RESPONSE, events(_MADE, _CALL, _arguments('{"ci'), _response("completed", "completed")), MALFORMED),
-    Case("hidden reasoning only", RESPONSE, events(_MADE, {"type": "response.reasoning_text.delta", "delta": "hm"}, _response("incomplete", "incomplete", **_CUT)), EXHAUSTED),
-    Case("a whole response", RESPONSE, json.dumps({"status": "completed", "output": _OUTPUT, "usage": {"input_tokens": 9, "output_tokens": 2}}).encode(), COMPLETE, content_type=JSON, visible=5, tokens=2),
-    Case("a whole response that failed", RESPONSE, json.dumps({"status": "failed", "output": [], "error": {"code": "server_error"}}).encode(), ERROR, content_type=JSON),
+RESPONSES_STREAMS = (
+    Case("a plain response", RESPONSES, events({"type": "response.created"}, SAID, _ended("completed")), COMPLETE, visible=5, tokens=2, text="Hello"),
+    Case("a response closed in its reasoning", RESPONSES, events({"type": "response.created"}, THOUGHT), TRUNCATED),
+    Case("a response without its last event", RESPONSES, events(SAID), TRUNCATED),
+    Case("a response cut by the limit", RESPONSES, events(SAID, _ended("incomplete", incomplete_details={"reason": "max_output_tokens"})), LENGTH),
+    Case("a response withheld", RESPONSES, events(SAID, _ended("incomplete", incomplete_details={"reason": "content_filter"})), REFUSED),
+    Case("a response of reasoning", RESPONSES, events(THOUGHT, _ended("completed")), EXHAUSTED),
+    Case("a response with nothing", RESPONSES, events(_ended("completed")), EMPTY),
+    Case("a response that failed", RESPONSES, events(SAID, _ended("failed", error={"code": "server_error", "message": "secret"})), ERROR),
+    Case("an error event in a response", RESPONSES, events(SAID, {"type": "error", "code": "server_error", "message": "secret"}), ERROR),
+    Case("a response with a call", RESPONSES, events(CALLED, *PARTS, _ended("completed")), COMPLETE, arguments=(WEATHER,)),
+    Case("response arguments without a call", RESPONSES, events({"type": "response.function_call_arguments.delta", "delta": "{}"}, _ended("completed")), MALFORMED),
+    Case("a response event that is not JSON", RESPONSES, sse("{oops"), MALFORMED),
+    Case(
+        "a whole response",
+        RESPONSES,
+        json.dumps({"status": "completed", "usage": COUNTS, "output": [
+            {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "hm"}]},
+            {"type": "message", "content": [{"type": "output_text", "text": "Hello"}]},
+            {"type": "function_call", "call_id": "c", "name": "w", "arguments": WEATHER},
+        ]}).encode(),
+        COMPLETE,
+        content_type=JSON,
+        visible=5 + 1 + len(WEATHER),
+        arguments=(WEATHER,),
+    ),
+    Case("a whole response without status", RESPONSES, b'{"output":[]}', TRUNCATED, content_type=JSON),
+    Case("a body that is no response", RESPONSES, b'{"choices":[]}', MALFORMED, content_type=JSON),
 )  # fmt: skip
 
-CORPUS = (*STREAMS, *ENDINGS, *REASONING, *TOOLS, *FAILURES, *ANTHROPIC_STREAMS, *WHOLE, *RESPONSES)
+CORPUS = (*STREAMS, *ENDINGS, *REASONING, *TOOLS, *FAILURES, *ANTHROPIC_STREAMS, *WHOLE, *RESPONSES_STREAMS)

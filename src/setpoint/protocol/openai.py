@@ -101,23 +101,33 @@ def _join_parts(parts: list[object]) -> str:
 
 
 def _read_call(piece: ToolCall, seen: Observed, now_s: float) -> None:
-    """Servers number parallel calls, or give all of them index 0: a new id, or a second name, starts a new call."""
     name = piece.function.name if piece.function else None
-    call = _find_call(piece, name, seen)
+    position = find_call(piece, seen)
     arguments = piece.function.arguments if piece.function else None
-    if isinstance(arguments, dict):
-        arguments = msgspec.json.encode(arguments).decode()
-        call.whole = True
-    if arguments:
-        call.arguments.append(arguments)
+    if position is None:
+        seen.malformed = seen.malformed or "tool arguments before any tool call"
+    else:
+        call = seen.calls[position]
+        if isinstance(arguments, dict):
+            arguments = msgspec.json.encode(arguments).decode()
+            call.whole = True
+        if arguments:
+            call.arguments.append(arguments)
     if name or arguments:
         seen.tool(len(name or "") + len(arguments or ""), now_s)
 
 
-def _find_call(piece: ToolCall, name: str | None, seen: Observed) -> Call:
-    known = next((c for c in seen.calls if piece.id and c.id == piece.id), None)
-    if known is not None:
-        return known
+def find_call(piece: ToolCall, seen: Observed) -> int | None:
+    """Position in ``seen.calls`` of the call that a piece belongs to, begun if it is new; None for a piece of no call.
+
+    Servers number parallel calls, or give all of them index 0: a new id, or a second name, starts a new call.
+    """
+    name = piece.function.name if piece.function else None
+    if piece.id:
+        for position, call in enumerate(seen.calls):
+            if call.id == piece.id:
+                call.name = call.name or name
+                return position
     starts = bool(piece.id or name)
     if starts and not piece.id and seen.calls and not seen.calls[-1].name:
         starts = False  # the name of a call that began with its id
@@ -125,12 +135,10 @@ def _find_call(piece: ToolCall, name: str | None, seen: Observed) -> Call:
     if starts:
         seen.calls.append(Call(id=piece.id, name=name))
         seen.call_at[piece.index or 0] = len(seen.calls) - 1
-        return seen.calls[-1]
+        return len(seen.calls) - 1
     if not seen.calls:
-        seen.malformed = seen.malformed or "tool arguments before any tool call"
-        return Call()
-    position = seen.call_at.get(piece.index or 0, len(seen.calls) - 1)
-    return seen.calls[position]
+        return None
+    return seen.call_at.get(piece.index or 0, len(seen.calls) - 1)
 
 
 def _read_vectors(answer: OpenAIAnswer, seen: Observed, now_s: float) -> None:

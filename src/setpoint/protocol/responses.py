@@ -1,4 +1,8 @@
-"""OpenAI responses: events and bodies into ``Observed``."""
+"""OpenAI Responses: events and bodies into ``Observed``.
+
+The terminal event is one of ``response.completed``, ``response.incomplete`` and ``response.failed``; a stream that
+ends without one was cut, however cleanly it closed.
+"""
 
 from typing import Any
 
@@ -6,65 +10,82 @@ import msgspec
 
 from setpoint.protocol.judgement import Call, Observed
 from setpoint.protocol.sse import Event
-from setpoint.protocol.wire import error_kind
+from setpoint.protocol.wire import decoded_error, error_kind
 
 
-class _InputDetails(msgspec.Struct):
-    cached_tokens: int | None = None
+class OutputPart(msgspec.Struct):
+    """A part of an item: output_text, refusal, reasoning_text."""
 
-
-class _OutputDetails(msgspec.Struct):
-    reasoning_tokens: int | None = None
-
-
-class _Usage(msgspec.Struct):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    input_tokens_details: _InputDetails | None = None
-    output_tokens_details: _OutputDetails | None = None
-
-
-class _Part(msgspec.Struct):
     type: str = ""
     text: str | None = None
     refusal: str | None = None
 
 
-class _Item(msgspec.Struct):
+class OutputItem(msgspec.Struct):
+    """An item of the output: message, reasoning, function_call, or a kind that only the server runs."""
+
     type: str = ""
-    id: str | None = None
     call_id: str | None = None
     name: str | None = None
     arguments: str | None = None
-    content: list[_Part] | None = None
-    summary: list[_Part] | None = None
+    content: list[OutputPart] | None = None
+    summary: list[OutputPart] | None = None
 
 
-class _Incomplete(msgspec.Struct):
+class InputDetails(msgspec.Struct):
+    """Where prompt tokens came from."""
+
+    cached_tokens: int | None = None
+
+
+class OutputDetails(msgspec.Struct):
+    """What generated tokens were spent on."""
+
+    reasoning_tokens: int | None = None
+
+
+class ResponseUsage(msgspec.Struct):
+    """Usage: cached tokens are inside the input."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    input_tokens_details: InputDetails | None = None
+    output_tokens_details: OutputDetails | None = None
+
+
+class IncompleteDetails(msgspec.Struct):
+    """Why a response is incomplete."""
+
     reason: str | None = None
 
 
-class _Response(msgspec.Struct):
+class Response(msgspec.Struct):
+    """A whole response, or the one inside an event."""
+
     status: str | None = None
-    output: list[_Item] | None = None
-    usage: _Usage | None = None
-    incomplete_details: _Incomplete | None = None
     error: Any = None
+    output: list[OutputItem] | None = None
+    usage: ResponseUsage | None = None
+    incomplete_details: IncompleteDetails | None = None
 
 
-class _Event(msgspec.Struct):
+class ResponseEvent(msgspec.Struct):
+    """Any event of a stream."""
+
     type: str = ""
+    output_index: int = 0
+    item: OutputItem | None = None
     delta: str | None = None
-    output_index: int | None = None
-    item: _Item | None = None
-    response: _Response | None = None
+    arguments: str | None = None
+    response: Response | None = None
     error: Any = None
-    code: str | None = None
 
 
-_event = msgspec.json.Decoder(_Event).decode
-_response = msgspec.json.Decoder(_Response).decode
-_ENDS = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
+_event = msgspec.json.Decoder(ResponseEvent).decode
+_body = msgspec.json.Decoder(Response).decode
+_HIDDEN = ("response.reasoning_text.delta", "response.reasoning_summary_text.delta")
+_VISIBLE = ("response.output_text.delta", "response.refusal.delta")
+_LAST = ("response.completed", "response.incomplete", "response.failed")
 
 
 def read_event(event: Event, seen: Observed, now_s: float) -> None:
@@ -73,80 +94,79 @@ def read_event(event: Event, seen: Observed, now_s: float) -> None:
         data = _event(event.payload)
     except msgspec.DecodeError:
         if event.name == b"error":
-            seen.error = "error"
+            seen.error = error_kind(decoded_error(event.payload))
         elif seen.malformed is None and event.payload.strip() != b"[DONE]":
             seen.malformed = "an event is not the protocol"
         return
-    kind, text = data.type or (event.name or b"").decode("ascii", "replace"), data.delta
-    if kind in ("response.output_text.delta", "response.refusal.delta"):
-        if text:
-            seen.content(text, now_s)
-    elif kind in ("response.reasoning_text.delta", "response.reasoning_summary_text.delta"):
-        if text:
-            seen.reasoning(len(text), now_s)
-    elif kind == "response.output_item.added" and data.item is not None and data.item.type == "function_call":
-        seen.calls.append(Call(id=data.item.call_id or data.item.id, name=data.item.name))
-        seen.call_at[data.output_index or 0] = len(seen.calls) - 1
-        seen.tool(len(data.item.name or ""), now_s)
-    elif kind == "response.function_call_arguments.delta" and text:
-        position = seen.call_at.get(data.output_index or 0)
-        if position is None:
-            seen.malformed = seen.malformed or "tool arguments before any tool call"
-            return
-        seen.calls[position].arguments.append(text)
-        seen.tool(len(text), now_s)
-    elif kind in _ENDS and data.response is not None:
-        _end(data.response, seen)
-    elif kind == "error":
-        seen.error = error_kind(data.error) if data.error is not None else (data.code or "error")[:60]
+    kind = data.type
+    if kind in _VISIBLE:
+        if data.delta:
+            seen.content(data.delta, now_s)
+    elif kind in _HIDDEN:
+        if data.delta:
+            seen.reasoning(len(data.delta), now_s)
+    elif kind == "response.output_item.added":
+        if data.item is not None and data.item.type == "function_call":
+            seen.call_at[data.output_index] = len(seen.calls)
+            _begin_call(data.item, seen, now_s)
+    elif kind == "response.function_call_arguments.delta":
+        _read_arguments(data, seen, now_s)
+    elif kind == "error" or data.error is not None:
+        seen.error = error_kind(data.error if data.error is not None else decoded_error(event.payload))
+    elif kind in _LAST and data.response is not None:
+        _read_end(data.response, seen)
 
 
 def read_body(body: bytes, seen: Observed, now_s: float) -> None:
     """A whole response in one JSON document."""
     try:
-        data = _response(body)
+        response = _body(body)
     except msgspec.DecodeError:
         seen.malformed = "the body is not the protocol"
         return
-    if data.output is None and data.error is None:
+    if response.output is None and response.error is None:
         seen.malformed = "the body has no output"
         return
-    for item in data.output or ():
-        _read_item(item, seen, now_s)
-    _end(data, seen)
+    for item in response.output or ():
+        if item.type == "function_call":
+            _begin_call(item, seen, now_s)
+        for part in item.content or item.summary or ():
+            text = part.text or part.refusal
+            if text and item.type == "reasoning":
+                seen.reasoning(len(text), now_s)
+            elif text:
+                seen.content(text, now_s)
+    _read_end(response, seen)
 
 
-def _read_item(item: _Item, seen: Observed, now_s: float) -> None:
-    if item.type == "function_call":
-        seen.calls.append(Call(id=item.call_id or item.id, name=item.name, arguments=[item.arguments or ""]))
-        seen.tool(len(item.name or "") + len(item.arguments or ""), now_s)
+def _begin_call(item: OutputItem, seen: Observed, now_s: float) -> None:
+    arguments = [item.arguments] if item.arguments else []
+    seen.calls.append(Call(id=item.call_id, name=item.name, arguments=arguments))
+    seen.tool(len(item.name or "") + len(item.arguments or ""), now_s)
+
+
+def _read_arguments(data: ResponseEvent, seen: Observed, now_s: float) -> None:
+    position = seen.call_at.get(data.output_index)
+    if position is None:
+        seen.malformed = seen.malformed or "tool arguments outside a tool call"
+    elif data.delta:
+        seen.calls[position].arguments.append(data.delta)
+        seen.tool(len(data.delta), now_s)
+
+
+def _read_end(response: Response, seen: Observed) -> None:
+    if response.error is not None or response.status == "failed":
+        seen.error = error_kind(response.error)
         return
-    for part in item.content or ():
-        text = part.text or part.refusal
-        if text and item.type == "reasoning":
-            seen.reasoning(len(text), now_s)
-        elif text:
-            seen.content(text, now_s)
-    for part in item.summary or ():
-        if part.text:
-            seen.reasoning(len(part.text), now_s)
-
-
-def _end(data: _Response, seen: Observed) -> None:
-    usage = data.usage
+    seen.terminal = True
+    if response.status == "completed":
+        seen.finish_reason = "completed"
+    elif response.incomplete_details is not None:
+        seen.finish_reason = response.incomplete_details.reason
+    usage = response.usage
     if usage is not None:
         seen.prompt_tokens, seen.completion_tokens = usage.input_tokens, usage.output_tokens
         if usage.input_tokens_details is not None:
             seen.cached_tokens = usage.input_tokens_details.cached_tokens
         if usage.output_tokens_details is not None:
             seen.reasoning_tokens = usage.output_tokens_details.reasoning_tokens
-    if data.error is not None:
-        seen.error = error_kind(data.error)
-    elif data.status in ("failed", "cancelled"):
-        seen.error = data.status
-    elif data.status == "incomplete":
-        reason = data.incomplete_details.reason if data.incomplete_details is not None else None
-        seen.finish_reason = reason or "length"
-    elif data.status == "completed":
-        seen.finish_reason = "stop"
-    seen.terminal = seen.error is None and data.status in ("completed", "incomplete")
