@@ -213,7 +213,7 @@ def test_a_silent_stream_is_kept_alive_in_its_dialect(state: Path, path: str) ->
         with served(config_of(state, engine.url, model={"timeouts": {"ping": 0.2}})) as gateway:
             body = {"model": "fake", "stream": True, "messages": HELLO, "max_tokens": 8}
             got = gateway.call("POST", path, body)
-    sign = b": ping\n\n" if path.endswith("completions") else b'event: ping\ndata: {"type": "ping"}\n\n'
+    sign = b": ping\n\n" if path.endswith("completions") else b'event: ping\ndata: {"type":"ping"}\n\n'
     assert got.body.count(sign) >= 2
     assert got.body.rstrip().endswith(b"[DONE]" if path.endswith("completions") else b'{"type":"message_stop"}')
 

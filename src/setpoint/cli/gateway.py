@@ -97,7 +97,6 @@ def probe(
 def timeouts(
     url: Annotated[str, typer.Argument(help="Address that clients use, with every proxy between.")],
     *,
-    model: Annotated[str, typer.Option(help="A model behind it.")],
     key_env: Annotated[str | None, typer.Option("--api-key-env", metavar="VAR", help="Variable with a key.")] = None,
     silence: Annotated[str, typer.Option(help="Longest silence to wait for.")] = "5m",
     json: Json = False,
@@ -109,7 +108,7 @@ def timeouts(
     from setpoint.gateway.timeouts import probe_silence
 
     limit_s = seconds("--silence", silence) or 0.0
-    finding = asyncio.run(probe_silence(url, model, os.environ.get(key_env) if key_env else None, limit_s))
+    finding = asyncio.run(probe_silence(url, os.environ.get(key_env) if key_env else None, limit_s))
     if json:
         emit_json(finding)
     else:

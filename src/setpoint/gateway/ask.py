@@ -81,6 +81,9 @@ class Ask:
             Refusal: 400, the engine's dialect has no word for a member.
         """
         members = {name: raw for name, raw in self.members.items() if name not in WITHHELD}
+        limits = _LIMITS[self.dialect]
+        if max_output is not None and self.max_output is None and limits:
+            members[limits[-1]] = _raw(max_output)
         if engine is not self.dialect:
             try:
                 members = _members(translate.request(msgspec.json.encode(members), self.dialect, engine))
@@ -92,9 +95,6 @@ class Ask:
         if self.stream and engine in (Dialect.CHAT, Dialect.COMPLETIONS) and not self.wants_usage:
             options = _OPTIONS.decode(members.get("stream_options", b"null")) or {}
             members["stream_options"] = _raw(options | {"include_usage": True})
-        limits = _LIMITS[engine]
-        if max_output is not None and self.max_output is None and limits:
-            members[limits[-1]] = _raw(max_output)
         return msgspec.json.encode(members)
 
 

@@ -25,6 +25,7 @@ from setpoint.gateway.limits import LimitReached, Reservation
 from setpoint.gateway.prefix import BLOCK_TOKENS, chain
 from setpoint.gateway.refusal import Refusal, no_capacity
 from setpoint.gateway.relay import Relay
+from setpoint.gateway.silence import SILENCE, keep_silent
 from setpoint.gateway.snapshot import Route
 from setpoint.protocol.judgement import Observed
 from setpoint.protocol.requests import PATHS
@@ -107,6 +108,9 @@ class Exchange:
         if "inference" not in identity.scopes:
             raise Refusal(403, "scope", "These credentials are not for inference.")
         dialect = BY_PATH.get(self._request.path)
+        if dialect is None and self._request.path.startswith(SILENCE):
+            await keep_silent(self._client, self._request.path.removeprefix(SILENCE), self._fields)
+            return
         if dialect is None and self._request.path == COUNT_TOKENS and self._request.method == "POST":
             self._count_tokens(identity)
             return
@@ -228,7 +232,8 @@ class Exchange:
                 engine,
                 model=replica.model,
                 salt=salt if route.model.cache_salt else None,
-                max_output=identity.max_output,
+                max_output=identity.max_output
+                or (route.model.default_output if engine is Dialect.MESSAGES is not ask.dialect else None),
             )
         except Refusal:
             lease.release()
