@@ -141,6 +141,10 @@ class Supervisor:
         for connection in tuple(host.connections):
             connection.abort()
         await asyncio.to_thread(self.ledger.ingest, set(), self._metrics.observe)
+        self.close()
+
+    def close(self) -> None:
+        """Lets go of the state folder and the address."""
         self.ledger.close()
         self._sock.close()
         os.close(self._lock)
