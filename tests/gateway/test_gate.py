@@ -63,13 +63,13 @@ def test_a_tenant_with_many_requests_does_not_go_before_one_with_few(tmp_path: P
 
 def test_weights_share_the_places(tmp_path: Path) -> None:
     tickets = [ticket("big", weight=3) for _ in range(40)] + [ticket("small") for _ in range(40)]
-    order = asyncio.run(order_of(gate(tmp_path), tickets))
+    order = asyncio.run(order_of(gate(tmp_path, interactive_wait=600), tickets))
     assert [t.tenant for t in order[:40]].count("big") in range(28, 33)
 
 
 def test_long_prompts_weigh_more(tmp_path: Path) -> None:
     tickets = [ticket("long", tokens=4000) for _ in range(10)] + [ticket("short", tokens=400) for _ in range(40)]
-    order = asyncio.run(order_of(gate(tmp_path), tickets))
+    order = asyncio.run(order_of(gate(tmp_path, interactive_wait=600), tickets))
     assert [t.tenant for t in order[:22]].count("short") >= 18
 
 
@@ -108,9 +108,7 @@ def test_in_a_full_queue_the_tenant_with_most_gives_way(tmp_path: Path) -> None:
         assert len(failed) == 1
         assert isinstance(failed[0].exception(), Refusal)
         held.release()
-        leases = [await asyncio.wait_for(single, 5)]
-        leases[0].release()
-        for task in crowd:
+        for task in [crowd[0], single, *crowd[1:]]:
             if task not in failed:
                 (await asyncio.wait_for(task, 5)).release()
 

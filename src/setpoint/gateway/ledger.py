@@ -173,7 +173,7 @@ class Ledger:
             data = data[: data.rfind(b"\n") + 1]
             opened, ended = _lines(data)
             if whole and closed:
-                ended += self._lost(path.name, opened)
+                ended += self._lost(path.name, opened, {line.id for line in ended})
                 opened = {}
             if data or ended:
                 self._record(path.name, done + len(data), opened, ended)
@@ -202,13 +202,14 @@ class Ledger:
         self._set_done(file, done)
         self._log(ended)
 
-    def _lost(self, file: str, opened: dict[str, Opened]) -> list[Ended]:
+    def _lost(self, file: str, opened: dict[str, Opened], ended: set[str]) -> list[Ended]:
         """Exchanges that a worker had under way when it was killed: their prompt was computed, what more nobody knows."""
         rows = self._db.execute(
             "SELECT line FROM opened WHERE gateway = ? AND file = ?", (self._gateway, file)
         ).fetchall()
         lines = [read_line(str(row[0])) for row in rows] + list(opened.values())
-        return [_as_lost(line) for line in {line.id: line for line in lines}.values() if isinstance(line, Opened)]
+        left = {line.id: line for line in lines if isinstance(line, Opened) and line.id not in ended}
+        return [_as_lost(line) for line in left.values()]
 
     def _log(self, ended: list[Ended]) -> None:
         if self._access_log is None or not ended:
