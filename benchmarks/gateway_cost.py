@@ -9,11 +9,13 @@ little on a shared machine; what is read is the CPU time of the worker process, 
 import argparse
 import asyncio
 import os
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import cast
 
 import httptools
 import psutil
@@ -35,7 +37,7 @@ class Caller(asyncio.Protocol):
         self.waiting = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = transport
+        self.transport = cast("asyncio.Transport", transport)
         self.send()
 
     def send(self) -> None:
@@ -66,17 +68,23 @@ class Caller(asyncio.Protocol):
 
 def request_of(key: str, size: int, stream: bool) -> bytes:
     text = "word " * (size // 5)
-    body = f'{{"model":"null","stream":{str(stream).lower()},"messages":[{{"role":"user","content":"{text}"}}]}}'.encode()
+    body = (
+        f'{{"model":"null","stream":{str(stream).lower()},"messages":[{{"role":"user","content":"{text}"}}]}}'.encode()
+    )
     head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\ncontent-length: {len(body)}\r\n\r\n"
     return head.encode() + body
+
+
+def same(caller: Caller) -> Caller:
+    return caller
 
 
 async def drive(port: int, request: bytes, count: int, connections: int) -> list[float]:
     loop = asyncio.get_running_loop()
     callers = []
     for _ in range(connections):
-        done = loop.create_future()
-        _, caller = await loop.create_connection(lambda d=done: Caller(request, count // connections, d), "127.0.0.1", port)
+        caller = Caller(request, count // connections, loop.create_future())
+        await loop.create_connection(partial(same, caller), "127.0.0.1", port)
         callers.append(caller)
     await asyncio.gather(*(c.done for c in callers))
     return [t for c in callers for t in c.first]
@@ -87,7 +95,9 @@ def cpu(process: psutil.Process) -> float:
     return times.user + times.system
 
 
-def measure(process: psutil.Process, port: int, request: bytes, count: int, connections: int = 8) -> tuple[float, list[float]]:
+def measure(
+    process: psutil.Process, port: int, request: bytes, count: int, connections: int = 8
+) -> tuple[float, list[float]]:
     """CPU seconds a request of a process, and times to first byte."""
     asyncio.run(drive(port, request, max(connections, count // 10), connections))
     before = cpu(process)
@@ -108,8 +118,6 @@ def gateway(folder: Path, upstream: str) -> tuple[subprocess.Popen[str], int, st
     _, key = KeyStore(folder / "state").create("bench")
     run = folder / "state" / "run"
     run.mkdir(parents=True)
-    import socket
-
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
     command = [sys.executable, "-m", "setpoint.gateway.worker", str(path), str(run), "0", "1", str(port)]
@@ -132,15 +140,28 @@ def main() -> None:
             proxy, port, key = gateway(Path(name), url)
             process = psutil.Process(proxy.pid)
             direct = int(url.rsplit(":", 1)[1])
-            for label, size, count in (("small", 100, options.requests), ("200 KB body", 200_000, options.requests // 10)):
+            for label, size, count in (
+                ("small", 100, options.requests),
+                ("200 KB body", 200_000, options.requests // 10),
+            ):
                 request = request_of(key, size, True)
-                rows.append((label, measure(null, direct, request, count)[0] * 1e3, measure(process, port, request, count)[0] * 1e3, "ms a request"))
+                rows.append(
+                    (
+                        label,
+                        measure(null, direct, request, count)[0] * 1e3,
+                        measure(process, port, request, count)[0] * 1e3,
+                        "ms a request",
+                    )
+                )
             one = measure(null, direct, request_of(key, 100, True), 400, 1)[1]
             two = measure(process, port, request_of(key, 100, True), 400, 1)[1]
             memory = process.memory_info().rss / 2**20
             proxy.terminate()
             proxy.wait(10)
-        with running("setpoint.testing.null_server", ("--tokens", str(options.chunks), "--interval", "0.002")) as (url, child):
+        with running("setpoint.testing.null_server", ("--tokens", str(options.chunks), "--interval", "0.002")) as (
+            url,
+            child,
+        ):
             null = psutil.Process(child.pid)
             proxy, port, key = gateway(Path(tempfile.mkdtemp(dir=name)), url)
             process = psutil.Process(proxy.pid)
@@ -156,7 +177,9 @@ def main() -> None:
         print(f"{label:14}{base:14.3f}{own:12.3f}  {unit}")
     p99 = sorted(b - a for a, b in zip(sorted(one), sorted(two), strict=False))[int(0.99 * min(len(one), len(two))) - 1]
     print(f"added time to first byte, one stream: p99 {p99 * 1e3:.3f} ms (ordered differences)")
-    print(f"memory of the worker after the first part: {memory:.0f} MiB; {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    print(
+        f"memory of the worker after the first part: {memory:.0f} MiB; {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
+    )
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ from setpoint.gateway.worker import limits_of, verifier
 HELLO = [{"role": "user", "content": "hello there"}]
 
 
-def until(true: Callable[[], Any], seconds: float = 10.0) -> Any:  # noqa: ANN401 - whatever was waited for
+def until(true: Callable[[], Any], seconds: float = 10.0) -> Any:
     """Waits for a condition, at most so long."""
     end = time.monotonic() + seconds
     while not (value := true()):
@@ -40,7 +40,7 @@ def until(true: Callable[[], Any], seconds: float = 10.0) -> Any:  # noqa: ANN40
     return value
 
 
-def config_of(state: Path, *urls: str, **changes: Any) -> dict[str, Any]:  # noqa: ANN401 - any field
+def config_of(state: Path, *urls: str, **changes: Any) -> dict[str, Any]:
     """A configuration of one model ``fake`` with a replica for each URL; ``model`` changes go into it."""
     model = {
         "dialects": ["chat", "completions", "embeddings", "messages", "responses"],
@@ -67,7 +67,7 @@ class Answer:
     fields: dict[str, str]
     body: bytes
 
-    def json(self) -> Any:  # noqa: ANN401 - JSON
+    def json(self) -> Any:
         return json.loads(self.body)
 
 
@@ -81,7 +81,7 @@ class Client:
     def connection(self) -> http.client.HTTPConnection:
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
 
-    def call(self, method: str, path: str, body: Any = None, **fields: str) -> Answer:  # noqa: ANN401 - JSON
+    def call(self, method: str, path: str, body: Any = None, **fields: str) -> Answer:
         sent = {name.replace("_", "-"): value for name, value in fields.items()}
         if self.key is not None:
             sent.setdefault("authorization", f"Bearer {self.key}")
@@ -92,7 +92,7 @@ class Client:
             names = {name.lower(): value for name, value in response.getheaders()}
             return Answer(response.status, names, response.read())
 
-    def chat(self, text: str = "hello there", **members: Any) -> Answer:  # noqa: ANN401 - JSON
+    def chat(self, text: str = "hello there", **members: Any) -> Answer:
         fields = members.pop("fields", {})
         body = {"model": "fake", "messages": [{"role": "user", "content": text}], "max_tokens": 4} | members
         return self.call("POST", "/v1/chat/completions", body, **fields)
@@ -144,10 +144,10 @@ class Served(Client):
     def keys(self) -> KeyStore:
         return KeyStore(self.state)
 
-    def do(self, function: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401 - whatever it returns
+    def do(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Calls on the loop's thread."""
 
-        async def call() -> Any:  # noqa: ANN401 - whatever it returns
+        async def call() -> Any:
             return function(*arguments)
 
         return asyncio.run_coroutine_threadsafe(call(), self.loop).result(10)
@@ -195,15 +195,15 @@ def state(tmp_path: Path) -> Path:
 class Whole(Client):
     """A gateway in processes of its own."""
 
-    process: subprocess.Popen[str] = field(default=None)  # type: ignore[assignment]
+    process: subprocess.Popen[str] = field(default=None)  # type: ignore[arg-type]
     path: Path = field(default=None)  # type: ignore[assignment]
     admin: Client = field(default=None)  # type: ignore[assignment]
     said: list[str] = field(default_factory=list)
 
-    def status(self) -> Any:  # noqa: ANN401 - JSON
+    def status(self) -> Any:
         return self.admin.call("GET", "/status").json()
 
-    def usage(self, by: str = "tenant,model,outcome") -> Any:  # noqa: ANN401 - JSON
+    def usage(self, by: str = "tenant,model,outcome") -> Any:
         return self.admin.call("GET", f"/usage?by={by}").json()
 
     def rewrite(self, config: dict[str, Any]) -> None:

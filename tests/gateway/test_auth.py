@@ -179,7 +179,8 @@ def issuer() -> Iterator[tuple[dict[str, Any], Upstream, dict[str, Any]]]:
 
 
 def published(key: Any, kid: str) -> dict[str, Any]:
-    return json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(key.public_key())) | {"kid": kid, "alg": "RS256", "use": "sig"}
+    made: dict[str, Any] = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(key.public_key()))
+    return made | {"kid": kid, "alg": "RS256", "use": "sig"}
 
 
 def token(key: Any, kid: str, algorithm: str = "RS256", **claims: Any) -> str:
@@ -203,7 +204,7 @@ def test_tokens_open_when_everything_about_them_is_right(state: Path, engine: Up
         "another key": token(keys["two"], "one"),
         "an unknown key": token(keys["two"], "two"),
         "signed with a public secret": jwt.encode({"sub": "x"}, "secret" * 8, "HS256", headers={"kid": "one"}),
-        "unsigned": jwt.encode({"iss": "https://id", "aud": "gw", "org": "acme"}, None, "none"),
+        "unsigned": jwt.encode({"iss": "https://id", "aud": "gw", "org": "acme"}, "", "none"),
         "without a tenant": token(keys["one"], "one", org=None),
         "a tenant that is not declared": token(keys["one"], "one", org="nobody"),
         "not a token": "a.b.c",
@@ -211,7 +212,9 @@ def test_tokens_open_when_everything_about_them_is_right(state: Path, engine: Up
     with served(config) as gateway:
         right = token(keys["one"], "one")
         assert status(gateway, authorization=f"Bearer {right}") == 200
-        assert {name: status(gateway, authorization=f"Bearer {text}") for name, text in wrong.items()} == dict.fromkeys(wrong, 401)
+        assert {name: status(gateway, authorization=f"Bearer {text}") for name, text in wrong.items()} == dict.fromkeys(
+            wrong, 401
+        )
         line = gateway.ended(1)[0]
         assert (line.tenant, line.key) == ("acme", None)
         assert line.subject not in (None, "u1")

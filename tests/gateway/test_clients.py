@@ -106,7 +106,11 @@ def test_embeddings_and_completions(state: Path) -> None:
                 ai.embeddings.create(model="fake", input="x", encoding_format="float")
             gateway.key = gateway.keys().create("local")[1]
         with openai.OpenAI(base_url=f"http://127.0.0.1:{gateway.port}/v1", api_key=gateway.key, max_retries=0) as ai:
-            assert ai.embeddings.create(model="fake", input="x", encoding_format="float").data[0].embedding == [0.1, 0.2, 0.3]
+            assert ai.embeddings.create(model="fake", input="x", encoding_format="float").data[0].embedding == [
+                0.1,
+                0.2,
+                0.3,
+            ]
             assert ai.completions.create(model="fake", prompt="x", max_tokens=4).choices[0].text == WORDS
 
 
@@ -126,8 +130,11 @@ def test_a_stream_that_failed_raises_in_both_clients(state: Path, fault: FaultKi
                         model="fake", max_tokens=8, stream=True, messages=[{"role": "user", "content": QUESTION}]
                     )
                 )
-            with claude, pytest.raises(anthropic.APIError):
-                with claude.messages.stream(
+            with (
+                claude,
+                pytest.raises(anthropic.APIError),
+                claude.messages.stream(
                     model="fake", max_tokens=8, messages=[{"role": "user", "content": QUESTION}]
-                ) as stream:
-                    stream.get_final_message()
+                ) as stream,
+            ):
+                stream.get_final_message()

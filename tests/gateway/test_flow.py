@@ -79,7 +79,9 @@ def test_a_client_that_leaves_the_queue_is_forgotten(state: Path) -> None:
 def test_a_thousand_clients_that_leave_at_random_points_leave_nothing_behind(state: Path) -> None:
     seeded = random.Random(7)
     with ExitStack() as stack:
-        engines = [stack.enter_context(fake_engine(Script(decode_s=0.002, output_tokens=32, slots=64))) for _ in range(2)]
+        engines = [
+            stack.enter_context(fake_engine(Script(decode_s=0.002, output_tokens=32, slots=64))) for _ in range(2)
+        ]
         gateway = stack.enter_context(served(config_of(state, *(e.url for e in engines))))
         plans = [(seeded.random() * 0.12, seeded.random() < 0.5, seeded.randrange(3)) for _ in range(1000)]
 
@@ -191,7 +193,10 @@ def test_a_frozen_replica_harms_nobody_but_its_own_requests(state: Path) -> None
 
 
 def test_a_killed_replica_ends_its_streams_with_an_error_event(state: Path) -> None:
-    with fake_engine(Script(decode_s=0.05, output_tokens=100)) as engine, served(config_of(state, engine.url)) as gateway:
+    with (
+        fake_engine(Script(decode_s=0.05, output_tokens=100)) as engine,
+        served(config_of(state, engine.url)) as gateway,
+    ):
         with gateway.raw() as sock:
             sock.sendall(post(max_tokens=100, stream=True).replace(b"host: x", b"host: x\r\nconnection: close"))
             got = until(lambda: sock.recv(65536))
@@ -292,7 +297,8 @@ def test_a_drained_gateway_lets_streams_end(state: Path) -> None:
         with served(config_of(state, engine.url), drain_s=10.0) as gateway:
             sock = gateway.raw()
             sock.sendall(post(max_tokens=16))
-            until(lambda: b"one" in (got.append(sock.recv(65536)) or b"".join(got)))
+            while b"one" not in b"".join(got):
+                got.append(sock.recv(65536))
             reader = threading.Thread(target=lambda: got.append(read_all(sock)))
             reader.start()
         reader.join(10)
@@ -328,5 +334,3 @@ def test_only_the_client_of_the_last_duplicate_member_is_believed_once(state: Pa
     with upstream(good) as engine, served(config_of(state, engine.url)) as gateway:
         assert gateway.call("POST", "/v1/chat/completions", body).status == 200
         assert engine.body().count(b'"model"') == 1
-
-

@@ -10,7 +10,7 @@ import pytest
 from setpoint.gateway.config import Model
 from setpoint.gateway.gate import Gate, Lease, Ticket
 from setpoint.gateway.refusal import Refusal
-from setpoint.gateway.replica import EJECTED_UNTIL_US, STATE, LOADING, Replica, now_us
+from setpoint.gateway.replica import EJECTED_UNTIL_US, LOADING, STATE, Replica, now_us
 from setpoint.gateway.shared import SharedTable
 
 
@@ -26,7 +26,9 @@ def gate(tmp_path: Path, *, places: int = 1, replicas: int = 1, **queue: Any) ->
     return Gate(model, made, lambda *_: None)
 
 
-def ticket(tenant: str = "a", *, rank: int = 0, weight: float = 1.0, tokens: int = 100, within_s: float | None = None) -> Ticket:
+def ticket(
+    tenant: str = "a", *, rank: int = 0, weight: float = 1.0, tokens: int = 100, within_s: float | None = None
+) -> Ticket:
     deadline = None if within_s is None else time.monotonic() + within_s
     return Ticket(tenant, weight, rank, tokens, 1, [], deadline_s=deadline)
 

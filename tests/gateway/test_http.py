@@ -54,8 +54,12 @@ SMUGGLED = {
     "a bad chunk size": post("host: x", "transfer-encoding: chunked", body=b"5x\r\n" + CHUNK),
     "a negative chunk size": post("host: x", "transfer-encoding: chunked", body=b"-5\r\n" + CHUNK),
     "a chunk size beyond 64 bits": post("host: x", "transfer-encoding: chunked", body=b"fffffffffffffffff\r\n" + CHUNK),
-    "a chunk longer than its size": post("host: x", "transfer-encoding: chunked", body=b"1\r\n" + BODY + b"\r\n0\r\n\r\n"),
-    "a line feed after a chunk size": post("host: x", "transfer-encoding: chunked", body=CHUNK.replace(b"\r\n", b"\n", 1)),
+    "a chunk longer than its size": post(
+        "host: x", "transfer-encoding: chunked", body=b"1\r\n" + BODY + b"\r\n0\r\n\r\n"
+    ),
+    "a line feed after a chunk size": post(
+        "host: x", "transfer-encoding: chunked", body=CHUNK.replace(b"\r\n", b"\n", 1)
+    ),
     "another transfer coding": post("host: x", "transfer-encoding: gzip, chunked", body=CHUNK),
     "a coding after chunked": post("host: x", "transfer-encoding: chunked, identity", body=CHUNK),
     "a misspelt coding": post("host: x", "transfer-encoding: xchunked", body=CHUNK),

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.gateway.conftest import config_of, served, until
 
+from setpoint.errors import SetpointError
 from setpoint.gateway.journal import Ended, Journal, Opened
 from setpoint.gateway.ledger import Ledger
 from setpoint.testing.fake_engine import fake_engine
@@ -95,7 +96,9 @@ class Crashing:
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.sampled_from(["write", "open", "read", "crash"]), max_size=40))
-def test_no_crash_of_the_reader_loses_or_doubles_a_line(tmp_path_factory: pytest.TempPathFactory, steps: list[str]) -> None:
+def test_no_crash_of_the_reader_loses_or_doubles_a_line(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[str]
+) -> None:
     """A crash loses what was not committed: the database as it was, the access log as it is."""
     folder = tmp_path_factory.mktemp("ledger")
     log = folder / "access.jsonl"
@@ -167,7 +170,9 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if owner:
         shutil.chown(data, "postgres")
     data.chmod(0o700)
-    subprocess.run([*owner, f"{tools}/initdb", "-D", str(data), "-A", "trust", "-U", "gw"], check=True, capture_output=True)
+    subprocess.run(
+        [*owner, f"{tools}/initdb", "-D", str(data), "-A", "trust", "-U", "gw"], check=True, capture_output=True
+    )
     server = subprocess.Popen(
         [*owner, f"{tools}/postgres", "-D", str(data), "-p", str(port), "-k", "", "-h", "127.0.0.1"],
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -189,7 +194,7 @@ def test_postgresql_keeps_the_same_accounts_of_several_gateways(postgres: str, t
         while True:  # it listens before it accepts
             try:
                 return Ledger(tmp_path / name, url=postgres, gateway=name)
-            except Exception:
+            except SetpointError:
                 assert time.monotonic() < end
                 time.sleep(0.2)
 

@@ -242,9 +242,11 @@ def test_reservations_of_cancelled_streams_come_back(state: Path) -> None:
             for _ in range(10):
                 with gateway.raw() as sock:
                     body = b'{"model":"fake","stream":true,"max_tokens":1000,"messages":[]}'
-                    sock.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(body))
+                    sock.sendall(
+                        b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(body)
+                    )
                     sock.sendall(body)
-                    until(lambda: b"one" in sock.recv(65536))  # noqa: B023 - called at once
+                    until(lambda: b"one" in sock.recv(65536))
                 until(gateway.idle)
             row = gateway.table.row("tenant:local")
             charged = sum(line.prompt_tokens + line.completion_tokens for line in gateway.ended(10))

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.gateway.conftest import config_of, served, until
 
+from setpoint.gateway.config import Routing
 from setpoint.gateway.policies import make_policy
 from setpoint.gateway.policies.policy import Candidate, Policy, Prompt
 from setpoint.gateway.policies.prefix_aware import PrefixAware
 from setpoint.gateway.prefix import BLOCK_TOKENS, PrefixIndex, chain
-from setpoint.gateway.config import Routing
 from setpoint.testing.fake_engine import fake_engine
 from setpoint.testing.script import Script
 
@@ -71,10 +71,8 @@ def test_stale_loads_are_not_followed_blindly() -> None:
     st.integers(0, 2**63),
     st.sampled_from(["prefix", "round-robin", "least-loaded", "random"]),
 )
-def test_every_policy_chooses_one_of_the_candidates(
-    facts: list[tuple[int, int, int]], key: int, name: str
-) -> None:
-    policy: Policy = make_policy(Routing(policy=name))
+def test_every_policy_chooses_one_of_the_candidates(facts: list[tuple[int, int, int]], key: int, name: str) -> None:
+    policy: Policy = make_policy(Routing.model_validate({"policy": name}))
     assert 0 <= policy.choose(candidates(*facts), Prompt(10**4, key)) < len(facts)
 
 
@@ -106,7 +104,9 @@ def test_a_cache_mark_that_moves_changes_no_block() -> None:
 
 
 @given(st.integers(0, 300), st.integers(0, 300))
-def test_the_cached_blocks_are_the_common_beginning(tmp_path_factory: pytest.TempPathFactory, common: int, own: int) -> None:
+def test_the_cached_blocks_are_the_common_beginning(
+    tmp_path_factory: pytest.TempPathFactory, common: int, own: int
+) -> None:
     seeded = random.Random(common * 1000 + own)
     shared = [seeded.getrandbits(64) for _ in range(common)]
     index = PrefixIndex(tmp_path_factory.mktemp("i") / "index", 10**6)
@@ -169,7 +169,9 @@ def test_load_counts_from_dispatch(state: Path) -> None:
         for _ in range(10):
             sock = stack.enter_context(gateway.raw())
             body = b'{"model":"fake","stream":true,"max_tokens":16,"messages":[]}'
-            sock.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
+            sock.sendall(
+                b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
+            )
             socks.append(sock)
         replicas = gateway.plane.snapshot.routes["fake"].gate.replicas
         until(lambda: sum(r.in_flight for r in replicas) == 10)

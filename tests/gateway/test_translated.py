@@ -67,7 +67,13 @@ def test_a_translated_stream_is_no_better_than_it_was(case: Case, client: Dialec
 
 
 def test_an_anthropic_agent_calls_tools_of_a_chat_engine(state: Path) -> None:
-    stream = sse(tool(0, "c1", "weather"), tool(0, arguments='{"city": "Zürich"}'), chat(finish="tool_calls"), usage(9, 3), "[DONE]")
+    stream = sse(
+        tool(0, "c1", "weather"),
+        tool(0, arguments='{"city": "Zürich"}'),
+        chat(finish="tool_calls"),
+        usage(9, 3),
+        "[DONE]",
+    )
 
     def answer(sock: socket.socket, request: bytes) -> bool:
         sock.sendall(chunked(stream))

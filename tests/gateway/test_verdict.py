@@ -4,6 +4,7 @@ import json
 import socket
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.gateway.conftest import HELLO, Answer, Client, config_of, served
@@ -23,7 +24,11 @@ OTHERS = [c for c in CORPUS if c not in STREAMS]
 
 
 def ask(client: Client, dialect: Dialect, *, stream: bool) -> Answer:
-    prompt = {Dialect.COMPLETIONS: {"prompt": "hi"}, Dialect.EMBEDDINGS: {"input": "hi"}, Dialect.RESPONSES: {"input": "hi"}}
+    prompt = {
+        Dialect.COMPLETIONS: {"prompt": "hi"},
+        Dialect.EMBEDDINGS: {"input": "hi"},
+        Dialect.RESPONSES: {"input": "hi"},
+    }
     body = {"model": "fake", "stream": stream, "stream_options": {"include_usage": True}}
     return client.call("POST", PATHS[dialect], body | prompt.get(dialect, {"messages": HELLO}))
 
@@ -51,7 +56,10 @@ def through(case: Case, state: Path, size: int, *, stream: bool) -> tuple[Answer
             reset(sock)
         return not case.broken
 
-    with upstream(answer) as engine, served(config_of(state, engine.url, model={"retries": {"attempts": 1}})) as gateway:
+    with (
+        upstream(answer) as engine,
+        served(config_of(state, engine.url, model={"retries": {"attempts": 1}})) as gateway,
+    ):
         got = ask(gateway, case.dialect, stream=stream)
         recorded = gateway.ended()[-1].outcome
     return got, recorded
@@ -101,7 +109,9 @@ def test_each_event_is_passed_on_before_the_next_one_exists(state: Path) -> None
 
     with upstream(answer) as engine, served(config_of(state, engine.url)) as gateway, gateway.raw() as sock:
         body = json.dumps({"model": "fake", "stream": True, "messages": HELLO}).encode()
-        sock.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
+        sock.sendall(
+            b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
+        )
         while not got or b"[DONE]" not in b"".join(got):
             piece = sock.recv(65536)
             assert piece
@@ -118,7 +128,7 @@ def test_the_usage_chunk_reaches_only_a_client_that_asked_for_it(state: Path, wa
         return True
 
     with upstream(answer) as engine, served(config_of(state, engine.url)) as gateway:
-        options = {"stream_options": {"include_usage": True}} if wanted else {}
+        options: dict[str, Any] = {"stream_options": {"include_usage": True}} if wanted else {}
         got = gateway.chat(stream=True, **options)
         line = gateway.ended()[-1]
         assert json.loads(engine.body())["stream_options"] == {"include_usage": True}

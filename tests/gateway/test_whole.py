@@ -31,7 +31,8 @@ def stream(gateway: Client, got: list[bytes], tokens: int) -> threading.Thread:
     """A stream that is read in the background, once its first token is there."""
     sock = gateway.raw()
     sock.sendall(post(max_tokens=tokens))
-    until(lambda: b"one" in (got.append(sock.recv(65536)) or b"".join(got)))
+    while b"one" not in b"".join(got):
+        got.append(sock.recv(65536))
 
     def read() -> None:
         got.append(read_all(sock))
@@ -70,17 +71,18 @@ def test_a_gateway_from_start_to_end(state: Path, tmp_path: Path) -> None:
             assert 'setpoint_gateway_replica_up{model="fake",replica="r0"} 1.0' in text
             assert "setpoint_gateway_ttft_seconds_bucket" in text
             got.clear()
-            reader = stream(gateway, got, 16) if gateway.chat().status == 200 else None
+            until(lambda: gateway.chat().status == 200)
+            time.sleep(1.5)  # one more request is earned
+            reader = stream(gateway, got, 16)
             gateway.process.send_signal(signal.SIGTERM)
-            if reader is not None:
-                reader.join(20)
-                assert b"[DONE]" in b"".join(got)
+            reader.join(20)
+            assert b"[DONE]" in b"".join(got)
             assert gateway.process.wait(20) == 0
         lines = [json.loads(line) for line in (tmp_path / "access.jsonl").read_text().splitlines()]
         answered = [line for line in lines if line["status"] == 200]
         assert len({line["id"] for line in lines}) == len(lines)
         shown = subprocess.run(
-            [sys.executable, "-m", "setpoint", "usage", "-c", str(tmp_path / "gateway.yaml"), "--by", "outcome", "--json"],
+            [sys.executable, "-m", "setpoint", "usage", "-c", str(gateway.path), "--by", "outcome", "--json"],
             capture_output=True, check=True, env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2] / "src")},
         )  # fmt: skip
         used = {row["group"]["outcome"]: row for row in json.loads(shown.stdout)}
@@ -171,7 +173,7 @@ def test_a_day_s_use_is_remembered_over_a_restart(state: Path, tmp_path: Path) -
         config["tenants"]["local"] = {"limits": {"tokens_per_day": 100}}
         with whole(tmp_path / "gateway.yaml", config) as gateway:
             assert gateway.chat(max_tokens=50).status == 200
-            until(lambda: gateway.usage())
+            until(gateway.usage)
         with whole(tmp_path / "gateway.yaml", config) as gateway:
             assert gateway.chat(max_tokens=50).status == 429
 

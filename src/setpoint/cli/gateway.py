@@ -2,7 +2,7 @@
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -11,11 +11,15 @@ from setpoint.cli.app import app
 from setpoint.cli.options import seconds
 from setpoint.cli.output import Json, emit_json, stderr, stdout, table
 
+if TYPE_CHECKING:
+    from setpoint.gateway.config import Gateway, Limits
+    from setpoint.gateway.keys import KeyStore
+
 
 class _RunByDefault(TyperGroup):
     """``setpoint gateway CONFIG`` is ``setpoint gateway run CONFIG``."""
 
-    def resolve_command(self, ctx, args):  # noqa: ANN001, ANN202 - typer vendors the types
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - typer vendors the types
         if args and not args[0].startswith("-") and args[0] not in self.commands:
             args = ["run", *args]
         return super().resolve_command(ctx, args)
@@ -70,7 +74,9 @@ def probe(
     url: Annotated[str, typer.Argument(help="Address of a running gateway.")],
     *,
     model: Annotated[str, typer.Option(help="A model that it serves.")],
-    key_env: Annotated[str | None, typer.Option("--api-key-env", metavar="VAR", help="Variable with a valid key.")] = None,
+    key_env: Annotated[
+        str | None, typer.Option("--api-key-env", metavar="VAR", help="Variable with a valid key.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Try everything that must be refused, and print what was. Exit 1 when something got through."""
@@ -175,7 +181,8 @@ def show(*, config: ConfigOption = GATEWAY, json: Json = False) -> None:
     rows = (
         (
             k["id"], k["tenant"], "valid" if k["valid"] else "revoked" if k["revoked"] else "expired",
-            " ".join(k["models"] or ("all",)), " ".join(k["scopes"]), _date(k["created"]), _date(k["expires"]), k["note"],
+            " ".join(k["models"] or ("all",)), " ".join(k["scopes"]), _date(k["created"]), _date(k["expires"]),
+            k["note"],
         )
         for k in found
     )  # fmt: skip
@@ -221,7 +228,7 @@ def usage(
     stdout().print(table(names, lines))
 
 
-def _opened(config: Path):  # noqa: ANN202 - typing it would import the gateway for --help
+def _opened(config: Path) -> "tuple[Gateway, KeyStore]":
     from setpoint.gateway.keys import KeyStore
     from setpoint.gateway.reading import load_config
 
@@ -229,7 +236,7 @@ def _opened(config: Path):  # noqa: ANN202 - typing it would import the gateway 
     return loaded, KeyStore(Path(loaded.state))
 
 
-def _limits(pairs: list[str] | None):  # noqa: ANN202 - likewise
+def _limits(pairs: list[str] | None) -> "Limits":
     from setpoint.errors import UsageError
     from setpoint.gateway.config import Limits
 

@@ -69,9 +69,15 @@ class AsgiHost:
         try:
             await self._app(scope, receive, send)
         except Refusal as refusal:
-            status, fields, parts = refusal.status, [("content-type", "application/json"), *refusal.fields], [refusal.body(None)]
+            status, fields, parts = (
+                refusal.status,
+                [("content-type", "application/json"), *refusal.fields],
+                [refusal.body(None)],
+            )
         kind = next((value for name, value in fields if name == "content-type"), "text/plain")
-        connection.reply(status, b"".join(parts), [f for f in fields if f[0] not in ("content-type", "content-length")], kind)
+        connection.reply(
+            status, b"".join(parts), [f for f in fields if f[0] not in ("content-type", "content-length")], kind
+        )
 
     def check(self) -> None:
         """Ends connections that are too slow."""

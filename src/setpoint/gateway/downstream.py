@@ -56,7 +56,11 @@ class Request:
 class Host(Protocol):
     """What a connection belongs to."""
 
-    http: Http
+    @property
+    def http(self) -> Http:
+        """Bounds of what a client may send."""
+        ...
+
     connections: set["ServerConnection"]
     buffered: int
     draining: bool
@@ -106,8 +110,8 @@ class ServerConnection(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_chunked", "_deadline_s", "_gone", "_head", "_host", "_incoming", "_keep_alive", "_lingering", "_old", "_parser",
-        "_refusal", "_task", "_transport", "_waiting", "committed", "on_pause", "on_resume", "paused",
+        "_chunked", "_deadline_s", "_gone", "_head", "_host", "_incoming", "_keep_alive", "_lingering", "_old",
+        "_parser", "_refusal", "_task", "_transport", "_waiting", "committed", "on_pause", "on_resume", "paused",
     )  # fmt: skip
 
     def __init__(self, host: Host) -> None:

@@ -96,7 +96,7 @@ class Exchange:
             while trace is not None and trace.tb_next is not None:
                 trace = trace.tb_next
             where = "" if trace is None else f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
-            _log.error("exchange %s failed: %s at %s", self.id, type(error).__name__, where)  # noqa: TRY400 - values may be content
+            _log.error("exchange %s failed: %s at %s", self.id, type(error).__name__, where)
             self._tell(Refusal(500, "internal", "The gateway failed."))
         finally:
             self._account()
@@ -182,8 +182,8 @@ class Exchange:
         wanted = self._request.fields.get("x-setpoint-class", identity.priority)
         self._priority = 1 if "batch" in (identity.priority, wanted) else 0
         ticket = Ticket(
-            identity.tenant, identity.weight, self._priority, self._estimate, prompt_key(self._hashes, int(self.id[:15], 16)),
-            self._hashes, deadline_s=self._deadline_s(),
+            identity.tenant, identity.weight, self._priority, self._estimate,
+            prompt_key(self._hashes, int(self.id[:15], 16)), self._hashes, deadline_s=self._deadline_s(),
         )  # fmt: skip
         route.asked()
         failure: Refusal | None = None

@@ -138,7 +138,7 @@ class Gate:
                 return None
             hashes = ticket.hashes
             seen = [
-                Candidate(r.name, r.in_flight, r.queued_tokens, r.cached_tokens(hashes), r.config.weight, r.stale)
+                Candidate(r.name, r.load, r.queued_tokens, r.cached_tokens(hashes), r.config.weight, r.stale)
                 for r in able
             ]
             chosen = self._policy.choose(seen, Prompt(ticket.tokens, ticket.key))

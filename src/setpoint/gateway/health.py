@@ -1,4 +1,4 @@
-"""Watch over the replicas: a token through the engine, since ``/health`` has been seen to say yes while nothing came."""
+"""Watch over the replicas: a token through the engine, since ``/health`` has said yes while nothing came."""
 
 import asyncio
 import time
@@ -60,7 +60,9 @@ class Watch:
         """One canary, and what it means."""
         health = self._model.health
         limit = health.canary_timeout
-        dialect = next((DIALECTS[d] for d in self._model.dialects if DIALECTS[d] is not Dialect.RESPONSES), Dialect.CHAT)
+        dialect = next(
+            (DIALECTS[d] for d in self._model.dialects if DIALECTS[d] is not Dialect.RESPONSES), Dialect.CHAT
+        )
         target = Target(replica.config.url, dialect, replica.model, replica.api_key, ca_file=replica.config.ca_file)
         client = Client(target, timeouts=PhaseTimeouts(min(limit, 5.0), limit, limit, limit))
         body = Asked(dialect, replica.model, stream=False).body([{"role": "user", "content": "Say one word."}], 1)
@@ -109,5 +111,3 @@ def _requests(exposition: bytes) -> int:
             except ValueError:
                 continue
     return int(total)
-
-

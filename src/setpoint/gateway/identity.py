@@ -90,8 +90,8 @@ class Authenticator:
                 found = self._identity(key.tenant, key.id, None, key.models, key.limits, frozenset(key.scopes))
                 known = self._known[key.id] = (key, found)
             found = known[1]
-        elif self._tokens is not None and text.count(".") == 2 and (known := await self._tokens.verify(text)):
-            found = self._identity(known[0], None, known[1], None, None, frozenset({"inference"}))
+        elif self._tokens is not None and text.count(".") == 2 and (holder := await self._tokens.verify(text)):
+            found = self._identity(holder[0], None, holder[1], None, None, frozenset({"inference"}))
         else:
             raise unauthorized()
         if found is None:
@@ -134,7 +134,9 @@ class Authenticator:
 def credential(fields: Mapping[str, str]) -> str | None:
     """The key or token of a request; None without one, and where two that differ leave open which is meant."""
     scheme, _, bearer = fields.get("authorization", "").partition(" ")
-    found = {text for text in (bearer.strip() if scheme.lower() == "bearer" else "", fields.get("x-api-key", "")) if text}
+    found = {
+        text for text in (bearer.strip() if scheme.lower() == "bearer" else "", fields.get("x-api-key", "")) if text
+    }
     return found.pop() if len(found) == 1 else None
 
 
@@ -170,5 +172,5 @@ def cache_salt(secret: bytes, tenant: str) -> str:
 
 
 def keyed_mark(secret: bytes, text: str) -> str:
-    """What stands in a record for a value that must not: equal for equal values, and no way back without the secret."""
+    """What stands in a record for a value that must not: equal for equal values, no way back without the key."""
     return blake2b(text.encode(), key=secret, digest_size=8).hexdigest()

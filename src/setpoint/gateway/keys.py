@@ -132,7 +132,9 @@ class KeyStore:
         if replaces is not None:
             old = next((key for key in self.list() if key.id == replaces), None)
             if old is None or not old.valid(now):
-                raise UsageError(f"There is no valid key {replaces!r} to replace.", fix="`setpoint keys list` shows them.")
+                raise UsageError(
+                    f"There is no valid key {replaces!r} to replace.", fix="`setpoint keys list` shows them."
+                )
             tenant, models, scopes, limits, note = old.tenant, old.models, old.scopes, old.limits, note or old.note
         identifier = secrets.token_hex(5)
         text = f"{PREFIX}-{identifier}-{secrets.token_urlsafe(32)}"

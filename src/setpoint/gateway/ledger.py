@@ -7,6 +7,7 @@ written before that transaction and cut back to the length that the last one rec
 import contextlib
 import os
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,19 +22,26 @@ from setpoint.gateway.identity import keyed_mark, secret_of
 from setpoint.gateway.journal import Ended, Opened, read_line
 
 BATCH_BYTES = 4 * 2**20
-_SCHEMA = (
-    "CREATE TABLE IF NOT EXISTS progress (gateway TEXT, file TEXT, done BIGINT NOT NULL, PRIMARY KEY (gateway, file))",
-    "CREATE TABLE IF NOT EXISTS opened (gateway TEXT, id TEXT, file TEXT, line TEXT NOT NULL, PRIMARY KEY (gateway, id))",
-    "CREATE TABLE IF NOT EXISTS usage (hour BIGINT, tenant TEXT, key TEXT, model TEXT, outcome TEXT,"
-    " requests BIGINT NOT NULL, prompt_tokens BIGINT NOT NULL, completion_tokens BIGINT NOT NULL,"
-    " cached_tokens BIGINT NOT NULL, estimated BIGINT NOT NULL, PRIMARY KEY (hour, tenant, key, model, outcome))",
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS progress (gateway TEXT, file TEXT, done BIGINT NOT NULL, PRIMARY KEY (gateway, file));
+CREATE TABLE IF NOT EXISTS opened (
+    gateway TEXT, id TEXT, file TEXT NOT NULL, line TEXT NOT NULL, PRIMARY KEY (gateway, id)
+);
+CREATE TABLE IF NOT EXISTS usage (
+    hour BIGINT, tenant TEXT, key TEXT, model TEXT, outcome TEXT,
+    requests BIGINT NOT NULL, prompt_tokens BIGINT NOT NULL, completion_tokens BIGINT NOT NULL,
+    cached_tokens BIGINT NOT NULL, estimated BIGINT NOT NULL, PRIMARY KEY (hour, tenant, key, model, outcome)
 )
-_ADD = (
-    "INSERT INTO usage VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (hour, tenant, key, model, outcome) DO UPDATE SET"
-    " requests = usage.requests + excluded.requests, prompt_tokens = usage.prompt_tokens + excluded.prompt_tokens,"
-    " completion_tokens = usage.completion_tokens + excluded.completion_tokens,"
-    " cached_tokens = usage.cached_tokens + excluded.cached_tokens, estimated = usage.estimated + excluded.estimated"
-)
+"""
+_ADD = """
+INSERT INTO usage VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (hour, tenant, key, model, outcome) DO UPDATE SET
+    requests = usage.requests + excluded.requests,
+    prompt_tokens = usage.prompt_tokens + excluded.prompt_tokens,
+    completion_tokens = usage.completion_tokens + excluded.completion_tokens,
+    cached_tokens = usage.cached_tokens + excluded.cached_tokens,
+    estimated = usage.estimated + excluded.estimated
+"""
 _ACCESS = "\0access"  # the progress entry of the access log
 
 
@@ -109,7 +117,10 @@ class Ledger:
         SetpointError: the database cannot be used.
     """
 
-    def __init__(self, folder: Path, *, url: str | None = None, access_log: Path | None = None, gateway: str = "") -> None:
+    def __init__(
+        self, folder: Path, *, url: str | None = None, access_log: Path | None = None, gateway: str = ""
+    ) -> None:
+        self._lock = threading.Lock()  # journals are read in a thread, sums are asked for in the event loop
         self._journals = folder / "run" / "journal"
         self._access_log = access_log
         self._gateway = gateway
@@ -121,17 +132,21 @@ class Ledger:
         else:
             self._db = sqlite3.connect(folder / "usage.db", timeout=10, check_same_thread=False)
             self._db.execute("PRAGMA journal_mode=WAL")
-        for statement in _SCHEMA:
+        for statement in _SCHEMA.split(";"):
             self._db.execute(statement)
         self._db.commit()
         self._cut_back()
 
     def _cut_back(self) -> None:
         """Drops lines of the access log that the last crash kept from being recorded."""
-        if self._access_log is None or not self._access_log.exists():
+        if self._access_log is None:
             return
+        size = self._access_log.stat().st_size if self._access_log.exists() else 0
         known = self._done(_ACCESS)
-        if known is not None and self._access_log.stat().st_size > known:
+        if known is None or size < known:  # the first time, or somebody has moved the file away
+            self._set_done(_ACCESS, size)
+            self._db.commit()
+        elif size > known:
             os.truncate(self._access_log, known)
 
     def _done(self, file: str) -> int | None:
@@ -153,6 +168,10 @@ class Ledger:
             alive: Process ids of workers that still write. What others left open is accounted as lost.
             observe: Told each exchange once it is on record.
         """
+        with self._lock:
+            return self._ingest(alive, observe)
+
+    def _ingest(self, alive: set[int], observe: Callable[[Ended], None]) -> int:
         count = 0
         for path in sorted(self._journals.glob("*.jsonl")):
             try:
@@ -203,7 +222,7 @@ class Ledger:
         self._log(ended)
 
     def _lost(self, file: str, opened: dict[str, Opened], ended: set[str]) -> list[Ended]:
-        """Exchanges that a worker had under way when it was killed: their prompt was computed, what more nobody knows."""
+        """Exchanges that a killed worker had under way: their prompt was computed, what more nobody knows."""
         rows = self._db.execute(
             "SELECT line FROM opened WHERE gateway = ? AND file = ?", (self._gateway, file)
         ).fetchall()
@@ -227,8 +246,9 @@ class Ledger:
         columns = ", ".join(by)
         sums = "sum(requests), sum(prompt_tokens), sum(completion_tokens), sum(cached_tokens), sum(estimated)"
         sql = f"SELECT {columns}, {sums} FROM usage WHERE hour >= ? GROUP BY {columns} ORDER BY {columns}"  # noqa: S608 - names from a fixed set
-        rows = self._db.execute(sql, (int(since_s // 3600),)).fetchall()
-        self._db.rollback()
+        with self._lock:
+            rows = self._db.execute(sql, (int(since_s // 3600),)).fetchall()
+            self._db.rollback()
         n = len(by)
         return [UsageRow(tuple(str(v) for v in r[:n]), *(int(v) for v in r[n:])) for r in rows]
 
@@ -238,7 +258,7 @@ class Ledger:
 
 
 def _lines(data: bytes) -> tuple[dict[str, Opened], list[Ended]]:
-    """Exchanges that only began in these lines, and those that ended. A damaged line was cut by a crash of the machine."""
+    """Exchanges that only began in these lines, and those that ended. A damaged line was cut by a machine's crash."""
     opened: dict[str, Opened] = {}
     ended: list[Ended] = []
     for text in data.splitlines():
@@ -256,7 +276,8 @@ def _as_lost(line: Opened) -> Ended:
     return Ended(
         id=line.id, time=line.time, tenant=line.tenant, key=line.key, model=line.model, replica=line.replica,
         dialect=line.dialect, status=502, sent_status=200, outcome="error", reason="the gateway's process ended",
-        prompt_tokens=line.prompt_tokens, completion_tokens=0, estimated=True, latency_s=max(0.0, time.time() - line.time),
+        prompt_tokens=line.prompt_tokens, completion_tokens=0, estimated=True,
+        latency_s=max(0.0, time.time() - line.time),
     )  # fmt: skip
 
 

@@ -94,7 +94,7 @@ def per_minute(level: int, limit: int, asked: int) -> float | None:
 
 
 def drained(level: int, since_us: int, now_us: int, limit: int) -> int:
-    """A level after the refill since it was last touched; a mark from before a restart of the machine means a full one."""
+    """A level after the refill since it was last touched; a mark from before a restart counts as none."""
     if since_us > now_us + 1_000_000:
         return 0
     return max(0, level - max(0, now_us - since_us) * limit * _MILLI // 60_000_000)

@@ -100,9 +100,17 @@ class Plane:
         now = time.time()
         self.journal.write(
             Ended(
-                id="", time=now, tenant="", status=400, sent_status=400, outcome="refused", reason=code,
-                prompt_tokens=0, completion_tokens=0, latency_s=0.0,
-            )  # fmt: skip
+                id="",
+                time=now,
+                tenant="",
+                status=400,
+                sent_status=400,
+                outcome="refused",
+                reason=code,
+                prompt_tokens=0,
+                completion_tokens=0,
+                latency_s=0.0,
+            )
         )
 
     # the clock

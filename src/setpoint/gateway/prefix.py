@@ -59,7 +59,9 @@ class PrefixIndex:
                 os.ftruncate(self._fd, size)
             self._map = mmap.mmap(self._fd, size)
         except OSError as error:
-            raise SetpointError(f"The prefix index {path} cannot be used: {(error.strerror or 'no').lower()}.") from None
+            raise SetpointError(
+                f"The prefix index {path} cannot be used: {(error.strerror or 'no').lower()}."
+            ) from None
         self._cells = memoryview(self._map).cast("Q")
 
     def cached_blocks(self, hashes: list[int]) -> int:

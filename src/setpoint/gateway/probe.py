@@ -108,7 +108,10 @@ async def _as_tenant(url: str, model: str, key: str) -> list[Finding]:
     path, bearer = f"{address.prefix}/v1/chat/completions", f"authorization: Bearer {key}"
     body = {"model": model, "max_tokens": 1, "messages": [{"role": "user", "content": "hi"}]}
     attempts = {
-        "a model that does not exist": (_request(path, bearer, body=json.dumps(body | {"model": "no/such"}).encode()), 404),
+        "a model that does not exist": (
+            _request(path, bearer, body=json.dumps(body | {"model": "no/such"}).encode()),
+            404,
+        ),
         "a body that is no JSON": (_request(path, bearer, body=b"{"), 400),
         "GET where POST is due": (_request(path, bearer, method="GET"), 405),
         "keys of the gateway with a tenant's key": (_request("/keys", bearer, method="GET"), 404),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from setpoint.client.address import parse_base_url
 from setpoint.errors import CardError, Mistake, UsageError
-from setpoint.gateway.config import Gateway
+from setpoint.gateway.config import Gateway, Replica
 from setpoint.workload.quantity import Field_
 from setpoint.workload.reading import MAX_BYTES, read_validated
 from setpoint.workload.yaml_values import YamlValues
@@ -60,41 +60,50 @@ def is_loopback(host: str) -> bool:
 def _contradictions(config: Gateway) -> Iterator[Found]:
     yield from _names(config)
     for name, model in config.models.items():
-        at: Field_ = ("models", name)
-        replica_names: set[str] = set()
+        seen: set[str] = set()
         for i, replica in enumerate(model.replicas):
-            try:
-                address = parse_base_url(replica.url)
-            except UsageError as error:
-                yield (*at, "replicas", i, "url"), repr(replica.url), f"an HTTP address ({error.message})"
-                continue
-            label = replica.name or address.authority
-            if label in replica_names:
-                yield (*at, "replicas", i), f"{label!r} twice", "replicas with names of their own"
-            replica_names.add(label)
-            if replica.api_key_env is not None and not os.environ.get(replica.api_key_env):
-                yield (*at, "replicas", i, "api_key_env"), f"{replica.api_key_env!r}, which is not set", "a set variable"
-            if replica.ca_file is not None and not Path(replica.ca_file).is_file():
-                yield (*at, "replicas", i, "ca_file"), repr(replica.ca_file), "a file that exists"
-    if config.auth.anonymous is not None and not is_loopback(config.listen.host):
+            yield from _replica(("models", name, "replicas", i), replica, seen)
+    yield from _addresses(config)
+    variables: tuple[tuple[Field_, str | None], ...] = (
+        (("usage_url_env",), config.usage_url_env),
+        (("redis", "url_env"), config.redis.url_env if config.redis else None),
+    )
+    for path, variable in variables:
+        if variable is not None and not os.environ.get(variable):
+            yield path, f"{variable!r}, which is not set", "a set variable"
+
+
+def _replica(at: Field_, replica: Replica, seen: set[str]) -> Iterator[Found]:
+    try:
+        address = parse_base_url(replica.url)
+    except UsageError as error:
+        yield (*at, "url"), repr(replica.url), f"an HTTP address ({error.message})"
+        return
+    label = replica.name or address.authority
+    if label in seen:
+        yield at, f"{label!r} twice", "replicas with names of their own"
+    seen.add(label)
+    if replica.api_key_env is not None and not os.environ.get(replica.api_key_env):
+        yield (*at, "api_key_env"), f"{replica.api_key_env!r}, which is not set", "a set variable"
+    if replica.ca_file is not None and not Path(replica.ca_file).is_file():
+        yield (*at, "ca_file"), repr(replica.ca_file), "a file that exists"
+
+
+def _addresses(config: Gateway) -> Iterator[Found]:
+    who = config.auth.anonymous
+    if who is not None and not is_loopback(config.listen.host):
         where = repr(config.listen.host)
         yield ("auth", "anonymous"), f"it while listening on {where}", "it only on 127.0.0.1, ::1 or localhost"
+    if who is not None and who not in config.tenants and not config.auth.undeclared_tenants:
+        yield ("auth", "anonymous"), repr(who), _one_of(config.tenants, "a tenant of this file")
     if config.admin.open and not is_loopback(config.admin.host):
         where = repr(config.admin.host)
         yield ("admin", "open"), f"true while listening on {where}", "false where other machines reach the address"
-    if config.auth.anonymous is not None and config.auth.anonymous not in config.tenants:
-        if not config.auth.undeclared_tenants:
-            yield ("auth", "anonymous"), repr(config.auth.anonymous), _one_of(config.tenants, "a tenant of this file")
     tls = config.listen.tls
-    for field, file in (() if tls is None else (("certificate", tls.certificate), ("key", tls.key), ("client_ca", tls.client_ca))):
+    files = {} if tls is None else {"certificate": tls.certificate, "key": tls.key, "client_ca": tls.client_ca}
+    for field, file in files.items():
         if file is not None and not Path(file).is_file():
             yield ("listen", "tls", field), repr(file), "a file that exists"
-    for path, variable in (
-        (("usage_url_env",), config.usage_url_env),
-        (("redis", "url_env"), config.redis.url_env if config.redis else None),
-    ):
-        if variable is not None and not os.environ.get(variable):
-            yield path, f"{variable!r}, which is not set", "a set variable"
 
 
 def _names(config: Gateway) -> Iterator[Found]:

@@ -31,7 +31,8 @@ for i = 1, #KEYS, 2 do
     redis.call('HINCRBY', key, 'reserved', -tonumber(string.match(gone, ':(%d+)$')))
     redis.call('ZREM', open, gone)
   end
-  local streams, rpm, tpm, tpd = tonumber(ARGV[base+1]), tonumber(ARGV[base+2]), tonumber(ARGV[base+3]), tonumber(ARGV[base+4])
+  local streams, rpm = tonumber(ARGV[base+1]), tonumber(ARGV[base+2])
+  local tpm, tpd = tonumber(ARGV[base+3]), tonumber(ARGV[base+4])
   local reserved = tonumber(redis.call('HGET', key, 'reserved') or '0')
   if streams > 0 and redis.call('ZCARD', open) >= streams then return {'streams', '1'} end
   if rpm > 0 then
@@ -146,7 +147,7 @@ class RedisLimits:
 
     async def _settled(self, reservation: Reservation, used: int) -> None:
         minute = [h.allowance.tokens_per_minute or 0 for h in reservation.holders]
-        arguments = [time.time(), reservation.tokens, reservation.mark, used, *minute]
+        arguments: list[float | str] = [time.time(), reservation.tokens, reservation.mark, used, *minute]
         for pause_s in (0.1, 0.5, 2.0, 10.0, 0.0):
             try:
                 await self._settle(keys=self._keys(reservation.holders), args=arguments)

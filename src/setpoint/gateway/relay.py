@@ -9,10 +9,10 @@ import asyncio
 import time
 
 from setpoint.client.connection import Connection
+from setpoint.errors import TranslationError
 from setpoint.gateway.ask import Ask
 from setpoint.gateway.config import Timeouts
 from setpoint.gateway.downstream import ServerConnection
-from setpoint.errors import TranslationError
 from setpoint.gateway.events import MAX_TAIL_BYTES, EventCutter, before_terminal, without_usage
 from setpoint.gateway.refusal import Refusal, no_capacity
 from setpoint.protocol import translate
@@ -55,9 +55,10 @@ class Relay:
     """
 
     __slots__ = (
-        "_ask", "_body", "_body_bytes", "_client", "_connection", "_cutter", "_engine", "_envelope", "_fields", "_pass_empty", "_pinged_s",
-        "_reused", "_started_s", "_status", "_stream", "_timeouts", "_translator", "_type", "done", "first_s", "healthy", "judgement",
-        "last_s", "passed_on", "reader", "refusal", "retry_after", "retryable", "sent_s", "stale",
+        "_ask", "_body", "_body_bytes", "_client", "_connection", "_cutter", "_engine", "_envelope", "_fields",
+        "_pass_empty", "_pinged_s", "_reused", "_started_s", "_status", "_stream", "_timeouts", "_translator",
+        "_type", "done", "first_s", "healthy", "judgement", "last_s", "passed_on", "reader", "refusal", "retry_after",
+        "retryable", "sent_s", "stale",
     )  # fmt: skip
 
     def __init__(

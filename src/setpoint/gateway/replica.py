@@ -64,8 +64,13 @@ class Replica:
         return self.row.held(IN_FLIGHT)
 
     @property
+    def load(self) -> int:
+        """The same, and what the engine says it has from elsewhere."""
+        return self.in_flight + self.row[OUTSIDE_LOAD]
+
+    @property
     def queued_tokens(self) -> int:
-        """Uncached prompt tokens before their first token, and what the engine says it has from elsewhere."""
+        """Uncached prompt tokens before their first token, dispatched by all workers."""
         return self.row.held(QUEUED_TOKENS)
 
     @property

@@ -48,7 +48,9 @@ class SharedTable:
             fcntl.lockf(self._fd, fcntl.LOCK_UN)
             self._map = mmap.mmap(self._fd, size)
         except OSError as error:
-            raise SetpointError(f"The shared state {path} cannot be used: {(error.strerror or 'no').lower()}.") from None
+            raise SetpointError(
+                f"The shared state {path} cannot be used: {(error.strerror or 'no').lower()}."
+            ) from None
         self.cells = memoryview(self._map).cast("q")
         self._rows: dict[str, Row] = {}
 

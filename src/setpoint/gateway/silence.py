@@ -1,7 +1,7 @@
 """A stream that says nothing for as long as it is asked to: what lies between client and gateway shows when it cuts.
 
-``GET /v1/setpoint/silence/SECONDS`` begins, is silent, and ends with ``[DONE]``; with ``/pings`` after the number a ping
-comes every few seconds. It takes no engine, and needs credentials like everything else.
+``GET /v1/setpoint/silence/SECONDS`` begins, is silent, and ends with ``[DONE]``; with ``/pings`` after the number a
+ping comes every few seconds. It takes no engine, and needs credentials like everything else.
 """
 
 import asyncio

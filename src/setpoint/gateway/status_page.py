@@ -24,11 +24,11 @@ p { margin: .2rem 0; color: #777; }
 <th class="n">ejected for</th></tr>
 {% for r in s.replicas %}<tr><td>{{ r.model }}</td><td>{{ r.name }}</td><td class="{{ r.state }}">{{ r.state }}</td>
 <td class="n">{{ r.in_flight }} / {{ r.max_in_flight }}</td><td class="n">{{ r.queued_tokens }}</td>
-<td class="n">{{ "%.0f s" % r.ejected_for_s if r.ejected_for_s else "–" }}</td></tr>{% endfor %}</table>
+<td class="n">{{ "%.0f s" % r.ejected_for_s if r.ejected_for_s else "none" }}</td></tr>{% endfor %}</table>
 <h2>Last 24 hours</h2>
 <table><tr><th>tenant</th><th>model</th><th>outcome</th><th class="n">requests</th><th class="n">prompt tokens</th>
 <th class="n">of these cached</th><th class="n">completion tokens</th></tr>
-{% for u in s.usage %}<tr><td>{{ u.tenant or "–" }}</td><td>{{ u.model or "–" }}</td><td>{{ u.outcome }}</td>
+{% for u in s.usage %}<tr><td>{{ u.tenant or "none" }}</td><td>{{ u.model or "none" }}</td><td>{{ u.outcome }}</td>
 <td class="n">{{ u.requests }}</td><td class="n">{{ u.prompt_tokens }}</td><td class="n">{{ u.cached_tokens }}</td>
 <td class="n">{{ u.completion_tokens }}</td></tr>{% else %}<tr><td colspan="7">no request yet</td></tr>{% endfor %}
 </table></body></html>

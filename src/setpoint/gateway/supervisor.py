@@ -115,9 +115,7 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
         loop.add_signal_handler(signal.SIGHUP, self._reload)
-        host = AsgiHost(
-            Admin(self._keys, self.ledger, self._metrics, self.status, open_reading=self.config.admin.open)
-        )
+        host = AsgiHost(Admin(self._keys, self.ledger, self._metrics, self.status, open_reading=self.config.admin.open))
         admin_sock = listening(self.config.admin.host, self.config.admin.port)
         admin = await loop.create_server(lambda: ServerConnection(host), sock=admin_sock)
         await asyncio.gather(*(self._start(i) for i in range(self._workers)))
@@ -192,7 +190,7 @@ class Supervisor:
         try:
             config = load_config(self._path)
         except SetpointError as error:
-            _log.error("the configuration in force stays: %s", error)  # noqa: TRY400 - the message says it all
+            _log.error("the configuration in force stays: %s", error)
             return
         fixed = ("listen", "admin", "workers", "state", "redis", "usage_url_env", "access_log")
         changed = [name for name in fixed if getattr(config, name) != getattr(self.config, name)]
@@ -223,7 +221,7 @@ class Supervisor:
             try:
                 await asyncio.to_thread(self.ledger.ingest, alive, self._metrics.observe)
             except Exception as error:  # noqa: BLE001 - the journals keep what could not be written; it is tried again
-                _log.error("usage could not be written: %s", type(error).__name__)  # noqa: TRY400 - values may be secret
+                _log.error("usage could not be written: %s", type(error).__name__)
 
     def status(self) -> dict[str, Any]:
         """What the status page shows."""

@@ -34,8 +34,8 @@ class Silence:
             return f"A silence of {self.asked_s:.0f} s survives all the way to the gateway."
         rescue = "Pings keep it alive" if self.with_pings else "Pings do not help"
         return (
-            f"The stream was cut after {self.lasted_s:.1f} s of silence ({self.end}) by something before the gateway, which "
-            f"would have been silent for {self.asked_s:.0f} s. {rescue}."
+            f"The stream was cut after {self.lasted_s:.1f} s of silence ({self.end}) by something before the gateway, "
+            f"which would have been silent for {self.asked_s:.0f} s. {rescue}."
         )
 
 
@@ -69,6 +69,8 @@ async def probe_silence(url: str, key: str | None, longest_s: float) -> Silence:
     if b"silence_s" not in said:
         status = status_of(said)
         found = f"HTTP {status}" if status else end
-        raise TargetError(f"{url} did not begin the silent stream ({found}).", fix="Is it a Setpoint gateway, and the key valid?")
+        raise TargetError(
+            f"{url} did not begin the silent stream ({found}).", fix="Is it a Setpoint gateway, and the key valid?"
+        )
     survived = b"[DONE]" in said
     return Silence(seconds, survived, float(seconds) if survived else lasted_s, end, b"[DONE]" in pinged[0])

@@ -1,9 +1,11 @@
 """Bearer tokens of an identity provider (JWT), checked with PyJWT against the provider's published keys."""
 
+import asyncio
 import hashlib
 import time
 from collections import OrderedDict
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import msgspec
@@ -12,6 +14,9 @@ from setpoint.client.client import Client
 from setpoint.errors import SetpointError, UsageError
 from setpoint.gateway.config import Jwt
 from setpoint.records.target import Dialect, Target
+
+if TYPE_CHECKING:
+    from jwt import PyJWK
 
 REFETCH_S = 10.0  # an unknown key id asks the provider at most this often
 REMEMBERED = 4096
@@ -76,7 +81,7 @@ class JwtVerifier:
     def _fresh(self) -> bool:
         return time.monotonic() - self._fetched_s < self._rules.jwks_ttl
 
-    async def _key(self, kid: str | None) -> object | None:
+    async def _key(self, kid: str | None) -> "PyJWK | None":
         now = time.monotonic()
         if (not self._fresh() or kid not in self._keys) and now - self._tried_s >= REFETCH_S:
             self._tried_s = now
@@ -98,7 +103,7 @@ class JwtVerifier:
 
 async def _read(where: str) -> bytes:
     if "://" not in where:
-        return Path(where).read_bytes()
+        return await asyncio.to_thread(Path(where).read_bytes)
     parts = urlsplit(where)
     client = Client(Target(f"{parts.scheme}://{parts.netloc}", Dialect.CHAT, ""))
     response = await client.fetch("GET", parts.path or "/", timeout_s=5.0, max_bytes=2**20)

@@ -23,7 +23,7 @@ async def call(
         until: Whether enough was read.
 
     Returns:
-        What came, how it ended (``closed``, ``enough``, ``timeout`` or a reason), and seconds from the last byte to the end.
+        What came, how it ended (``closed``, ``enough``, ``timeout`` or a reason), seconds from last byte to end.
     """
     target = Target(f"{'https' if address.tls else 'http'}://{address.authority}", Dialect.CHAT, "", verify_tls=False)
     context = tls_context(target) if address.tls else None

@@ -76,7 +76,8 @@ class Certificates:
             SetpointError: they cannot be used; the old certificate stays.
         """
         try:
-            seen = (os.stat(self._tls.certificate).st_mtime_ns, os.stat(self._tls.key).st_mtime_ns)
+            files = (Path(self._tls.certificate), Path(self._tls.key))
+            seen = (files[0].stat().st_mtime_ns, files[1].stat().st_mtime_ns)
             if seen != self._seen:
                 self.context.load_cert_chain(self._tls.certificate, self._tls.key)
                 self._seen = seen
@@ -109,7 +110,7 @@ async def serve(path: str, folder: Path, table: SharedTable, port: int) -> None:
             if certificates is not None:
                 certificates.renew()
         except SetpointError as error:
-            _log.error("the configuration in force stays: %s", error)  # noqa: TRY400 - the message says it all
+            _log.error("the configuration in force stays: %s", error)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
@@ -140,7 +141,7 @@ async def _renew(certificates: Certificates) -> None:
         try:
             certificates.renew()
         except SetpointError as error:
-            _log.error("the old certificate stays: %s", error)  # noqa: TRY400 - the message says it all
+            _log.error("the old certificate stays: %s", error)
 
 
 def main() -> None:

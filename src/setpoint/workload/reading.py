@@ -133,7 +133,9 @@ def _mistakes(
             path, shorten(error["input"]), _choice(re.findall(r"'([^']*)'", context["expected"]), error["input"])
         )
     elif kind == "string_pattern_mismatch":
-        yield reader.mistake(path, shorten(error["input"]), PATTERNS.get(str(path[-1]), "letters, digits and . _ : / -"))
+        yield reader.mistake(
+            path, shorten(error["input"]), PATTERNS.get(str(path[-1]), "letters, digits and . _ : / -")
+        )
     else:
         template = EXPECTED.get(kind)
         expected = message.removeprefix("Value error, ") if template is None else template.format(**context)

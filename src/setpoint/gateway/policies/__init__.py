@@ -1,5 +1,7 @@
 """How a replica is chosen, one file a policy."""
 
+from collections.abc import Callable
+
 from setpoint.gateway.config import Routing
 from setpoint.gateway.policies.least_loaded import LeastLoaded
 from setpoint.gateway.policies.policy import Policy
@@ -12,4 +14,9 @@ def make_policy(routing: Routing) -> Policy:
     """The policy that a configuration names."""
     if routing.policy == "prefix":
         return PrefixAware(window_tokens=routing.window_tokens, bound=routing.bound)
-    return {"round-robin": RoundRobin, "least-loaded": LeastLoaded, "random": RandomChoice}[routing.policy]()
+    policies: dict[str, Callable[[], Policy]] = {
+        "round-robin": RoundRobin,
+        "least-loaded": LeastLoaded,
+        "random": RandomChoice,
+    }
+    return policies[routing.policy]()
