@@ -95,7 +95,7 @@ class YamlValues:
             return None
         if not isinstance(node, yaml.MappingNode):
             found = "an empty file" if node is None else "no mapping"
-            self._note(1, "the file", found, f"a mapping with the fields of {self.what}")
+            self._note(1, "the file", found, f"a mapping with apiVersion, kind and the fields of {self.what}")
             return None
         return self._value(node, ())
 
