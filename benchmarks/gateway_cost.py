@@ -1,6 +1,6 @@
 """What the gateway costs: CPU milliseconds a request and microseconds a streamed chunk, beside the server without it.
 
-``python benchmarks/gateway_cost.py [--requests 4000] [--chunks 200]``
+``python benchmarks/gateway_cost.py [--requests 4000] [--chunks 200] [--soak 100000]``
 
 One worker process with routing, a key, metering and verdict switched on stands before the null server. Wall time says
 little on a shared machine; what is read is the CPU time of the worker process, before and after.
@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -71,8 +72,8 @@ def request_of(key: str, size: int, stream: bool) -> bytes:
     body = (
         f'{{"model":"null","stream":{str(stream).lower()},"messages":[{{"role":"user","content":"{text}"}}]}}'.encode()
     )
-    head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\ncontent-length: {len(body)}\r\n\r\n"
-    return head.encode() + body
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\n"
+    return f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
 
 
 def same(caller: Caller) -> Caller:
@@ -131,6 +132,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--requests", type=int, default=4000)
     parser.add_argument("--chunks", type=int, default=200)
+    parser.add_argument("--soak", type=int, default=0, help="further requests over which memory is watched")
     options = parser.parse_args()
     uvloop.install()
     with tempfile.TemporaryDirectory() as name:
@@ -155,7 +157,10 @@ def main() -> None:
                 )
             one = measure(null, direct, request_of(key, 100, True), 400, 1)[1]
             two = measure(process, port, request_of(key, 100, True), 400, 1)[1]
-            memory = process.memory_info().rss / 2**20
+            memory = [process.memory_info().rss / 2**20]
+            for _ in range(options.soak // 10_000):
+                asyncio.run(drive(port, request_of(key, 100, True), 10_000, 16))
+                memory.append(process.memory_info().rss / 2**20)
             proxy.terminate()
             proxy.wait(10)
         with running("setpoint.testing.null_server", ("--tokens", str(options.chunks), "--interval", "0.002")) as (
@@ -175,11 +180,11 @@ def main() -> None:
     print(f"{'':14}{'server alone':>14}{'gateway':>12}")
     for label, base, own, unit in rows:
         print(f"{label:14}{base:14.3f}{own:12.3f}  {unit}")
-    p99 = sorted(b - a for a, b in zip(sorted(one), sorted(two), strict=False))[int(0.99 * min(len(one), len(two))) - 1]
-    print(f"added time to first byte, one stream: p99 {p99 * 1e3:.3f} ms (ordered differences)")
-    print(
-        f"memory of the worker after the first part: {memory:.0f} MiB; {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
-    )
+    added = [b - a for a, b in zip(sorted(one), sorted(two), strict=False)]
+    print(f"added time to first byte, one stream: median {added[len(added) // 2] * 1e3:.3f} ms (ordered differences)")
+    shown = " ".join(f"{m:.0f}" for m in memory)
+    print(f"memory of the worker, every 10,000 requests: {shown} MiB")
+    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
 
 
 if __name__ == "__main__":

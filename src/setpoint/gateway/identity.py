@@ -165,7 +165,7 @@ def secret_of(folder: Path) -> bytes:
 
 
 def cache_salt(secret: bytes, tenant: str) -> str:
-    """What keeps a tenant's cached prefixes its own: a keyed hash over the framed name, so that no two names collide."""
+    """What keeps a tenant's cached prefixes its own: a keyed hash over the framed name, so that no two collide."""
     name = tenant.encode()
     framed = b"setpoint cache salt" + len(name).to_bytes(4, "big") + name
     return base64.urlsafe_b64encode(hmac.digest(secret, framed, hashlib.sha256)[:24]).decode()
