@@ -26,7 +26,7 @@ class _NewKey(msgspec.Struct, forbid_unknown_fields=True):
     tenant: str
     note: str = ""
     models: list[str] | None = None
-    scopes: list[str] = ["inference"]
+    scopes: tuple[str, ...] = ("inference",)
     limits: dict[str, int] = {}
     expires_in_s: float | None = None
     replaces: str | None = None
@@ -123,7 +123,7 @@ class Admin:
             asked.tenant,
             note=asked.note,
             models=None if asked.models is None else tuple(asked.models),
-            scopes=tuple(asked.scopes),
+            scopes=asked.scopes,
             limits=limits,
             expires_in_s=asked.expires_in_s,
             replaces=asked.replaces,
