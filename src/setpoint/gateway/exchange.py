@@ -380,6 +380,7 @@ class Exchange:
             latency_s=round(time.monotonic() - began, 6),
             stall_s=stall_s,
             itl=itl,
+            itl_sum_s=round(visible[-1] - visible[0], 6) if itl is not None else 0.0,
             attempts=self._attempts,
             prefix_blocks=blocks or None,
             block_tokens=BLOCK_TOKENS * LOGGED_BLOCKS if blocks else None,

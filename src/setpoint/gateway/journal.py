@@ -56,6 +56,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, tag_field="line", tag="en
         latency_s: From arrival to end.
         stall_s: Longest gap between visible deltas.
         itl: Gaps between visible deltas, counted by ``ITL_BOUNDS_S`` and beyond.
+        itl_sum_s: Their sum.
         attempts: Engines tried.
         prefix_blocks: Hashes of the prompt's blocks; keyed once they reach the access log.
         block_tokens: What one stands for.
@@ -89,6 +90,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, tag_field="line", tag="en
     latency_s: float
     stall_s: float | None = None
     itl: list[int] | None = None
+    itl_sum_s: float = 0.0
     attempts: int = 0
     prefix_blocks: list[int] | None = None
     block_tokens: int | None = None

@@ -1,9 +1,10 @@
 """Prometheus metrics of the gateway: what ended comes from the journals, what is under way from the shared memory."""
 
 from collections.abc import Callable, Iterator
+from itertools import accumulate
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
+from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
@@ -25,6 +26,7 @@ class Metrics:
     """
 
     def __init__(self, live: Collector) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         self.registry.register(live)
 
@@ -44,7 +46,8 @@ class Metrics:
         self._ttft = histogram("ttft_seconds", "Arrival to first visible delta.", _TTFT)
         self._e2e = histogram("e2e_seconds", "Arrival to end.", _E2E)
         self._queue = histogram("queue_seconds", "Waiting for a replica.", _TTFT)
-        self._itl = counter("itl_chunks", "Gaps between visible deltas, by upper bound in seconds.", "model", "le")
+        self._gaps: dict[str, tuple[list[int], float]] = {}
+        self.registry.register(_Gaps(self._gaps))
 
     def observe(self, line: Ended) -> None:
         """One exchange."""
@@ -64,13 +67,33 @@ class Metrics:
                 self._faults.labels(model, line.replica, line.outcome).inc()
         if line.ttft_s is not None:
             self._ttft.labels(model).observe(line.ttft_s)
-        for bound, count in zip((*map(str, ITL_BOUNDS_S), "+Inf"), line.itl or (), strict=False):
-            if count:
-                self._itl.labels(model, bound).inc(count)
+        if line.itl is not None:
+            counts, total = self._gaps.get(model, ([0] * len(line.itl), 0.0))
+            self._gaps[model] = [a + b for a, b in zip(counts, line.itl, strict=True)], total + line.itl_sum_s
 
     def text(self) -> bytes:
         """The exposition."""
         return generate_latest(self.registry)
+
+
+class _Gaps(Collector):
+    """The histogram of gaps, which come counted.
+
+    Args:
+        gaps: By model: counts by ``ITL_BOUNDS_S`` and beyond, and the sum.
+    """
+
+    def __init__(self, gaps: dict[str, tuple[list[int], float]]) -> None:
+        self._gaps = gaps
+
+    def collect(self) -> Iterator[Metric]:
+        """The histogram."""
+        text = "Gaps between visible deltas of one answer."
+        family = HistogramMetricFamily("setpoint_gateway_itl_seconds", text, labels=("model",))
+        for model, (counts, total) in tuple(self._gaps.items()):
+            bounds = (*map(str, ITL_BOUNDS_S), "+Inf")
+            family.add_metric((model,), list(zip(bounds, accumulate(counts), strict=True)), total)
+        yield family
 
 
 class Live(Collector):
