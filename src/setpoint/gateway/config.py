@@ -146,7 +146,7 @@ class Replica(_Part):
         model: Name of the model at the engine; the model's own name unless given.
         weight: Share relative to other replicas for policies that know shares.
         max_in_flight: Requests sent to it at once; the rest waits in the gateway, in order of class and share.
-        kv_tokens: Tokens that its prefix cache holds.
+        kv_tokens: Tokens that its prefix cache holds; vLLM's own figure, where smaller, is read from its metrics.
         api_key_env: Environment variable that holds the engine's key.
         ca_file: PEM file of an authority to trust.
         metrics_url: Prometheus text of the engine; with it the policy knows load from elsewhere.
@@ -338,6 +338,7 @@ class Gateway(_Part):
         drain: How long open answers may go on after the gateway was told to end.
         empty_answers: Whether an answer with nothing in it is passed on or reported as an error.
         access_log: File that gets one line for each exchange, without any text; absent writes none.
+        telemetry: Send a span of each exchange to the OTLP endpoint that ``OTEL_EXPORTER_OTLP_ENDPOINT`` names.
         usage_url_env: Environment variable with a PostgreSQL URL for usage; SQLite in the state folder unless given.
     """
 
@@ -355,4 +356,5 @@ class Gateway(_Part):
     drain: Duration = 60.0
     empty_answers: Literal["error", "pass"] = "error"
     access_log: str | None = None
+    telemetry: Flag = False
     usage_url_env: str | None = None

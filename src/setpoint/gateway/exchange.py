@@ -25,6 +25,7 @@ from setpoint.gateway.limits import LimitReached, Reservation
 from setpoint.gateway.prefix import BLOCK_TOKENS, chain
 from setpoint.gateway.refusal import Refusal, no_capacity
 from setpoint.gateway.relay import Relay
+from setpoint.gateway.replica import traceparent
 from setpoint.gateway.silence import SILENCE, keep_silent
 from setpoint.gateway.snapshot import Route
 from setpoint.protocol.judgement import Observed
@@ -109,6 +110,7 @@ class Exchange:
             raise Refusal(403, "scope", "These credentials are not for inference.")
         dialect = BY_PATH.get(self._request.path)
         if dialect is None and self._request.path.startswith(SILENCE):
+            self._reservation = await self._plane.limits.reserve(identity.holders, 0)
             await keep_silent(self._client, self._request.path.removeprefix(SILENCE), self._fields)
             return
         if dialect is None and self._request.path == COUNT_TOKENS and self._request.method == "POST":
@@ -387,6 +389,7 @@ class Exchange:
             finish_reason=seen.finish_reason,
             tool_calls=len(seen.calls),
             config=self._snapshot.digest,
+            trace=traceparent(self._request.fields),
         )
 
 

@@ -1,6 +1,7 @@
 """Watch over the replicas: a token through the engine, since ``/health`` has said yes while nothing came."""
 
 import asyncio
+import re
 import time
 
 from setpoint.client.client import Client
@@ -11,6 +12,7 @@ from setpoint.gateway.config import DIALECTS, Model
 from setpoint.gateway.replica import (
     FAILURES,
     IN_FLIGHT,
+    KV_TOKENS,
     LAST_OK_US,
     LOADING,
     OUTSIDE_AT_US,
@@ -92,6 +94,9 @@ class Watch:
             return
         replica.row[OUTSIDE_LOAD] = max(0, _requests(response.body) - replica.row.held(IN_FLIGHT))
         replica.row[OUTSIDE_AT_US] = now_us()
+        capacity = cache_tokens(response.body)
+        if capacity:
+            replica.row[KV_TOKENS] = capacity
 
 
 _LOAD_SERIES = (
@@ -111,3 +116,16 @@ def _requests(exposition: bytes) -> int:
             except ValueError:
                 continue
     return int(total)
+
+
+_LABEL = re.compile(rb'(\w+)="([^"]*)"')
+
+
+def cache_tokens(exposition: bytes) -> int:
+    """Tokens that vLLM's prefix cache holds, from ``vllm:cache_config_info``; 0 where the engine does not say."""
+    for line in exposition.splitlines():
+        if line.startswith(b"vllm:cache_config_info{"):
+            labels = dict(_LABEL.findall(line))
+            block, blocks = labels.get(b"block_size", b""), labels.get(b"num_gpu_blocks", b"")
+            return int(block) * int(blocks) if block.isdigit() and blocks.isdigit() else 0
+    return 0

@@ -63,6 +63,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, tag_field="line", tag="en
         finish_reason: As the engine gave it.
         tool_calls: In the answer.
         config: Digest of the configuration in force.
+        trace: The client's W3C ``traceparent``.
     """
 
     id: str
@@ -97,6 +98,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, tag_field="line", tag="en
     finish_reason: str | None = None
     tool_calls: int = 0
     config: str = ""
+    trace: str | None = None
 
 
 Line = Opened | Ended

@@ -293,7 +293,7 @@ def _sums(ended: list[Ended]) -> Iterator[tuple[Any, ...]]:
         yield (*group, *sums)
 
 
-_MEMBERS = tuple(name for name in Ended.__struct_fields__ if name not in ("itl", "itl_sum_s"))
+_MEMBERS = tuple(name for name in Ended.__struct_fields__ if name not in ("itl", "itl_sum_s", "trace"))
 
 
 def access_line(line: Ended, mark: Callable[[str], str]) -> bytes:

@@ -64,6 +64,12 @@ class PrefixIndex:
             ) from None
         self._cells = memoryview(self._map).cast("Q")
 
+    def limit(self, capacity_tokens: int) -> None:
+        """The cache turned out to be smaller than the file allows for; what was believed is forgotten."""
+        allocated = len(self._cells) // WAYS
+        self._sets = max(1, min(allocated, capacity_tokens // BLOCK_TOKENS // WAYS))
+        self.clear()
+
     def cached_blocks(self, hashes: list[int]) -> int:
         """Leading blocks of a chain that the replica is believed to hold."""
         low, high = 0, len(hashes)

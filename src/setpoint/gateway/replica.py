@@ -15,7 +15,7 @@ from setpoint.gateway.shared import SharedTable
 from setpoint.records.target import Dialect, Target
 
 # common cells
-STATE, EJECTED_UNTIL_US, FAILURES, LAST_OK_US, EJECTIONS, OUTSIDE_LOAD, OUTSIDE_AT_US = range(7)
+STATE, EJECTED_UNTIL_US, FAILURES, LAST_OK_US, EJECTIONS, OUTSIDE_LOAD, OUTSIDE_AT_US, KV_TOKENS = range(8)
 # worker cells
 IN_FLIGHT, QUEUED_TOKENS = range(2)
 # states; a replica that was never asked may answer
@@ -51,6 +51,7 @@ class Replica:
         self._table = table
         self.row = table.row(f"replica:{model}:{self.name}")
         mark = blake2b(f"{model}\0{self.name}".encode(), digest_size=8).hexdigest()
+        self._kv_tokens = 0
         self.index = PrefixIndex(folder / f"prefix-{mark}", config.kv_tokens)
         self.api_key = os.environ.get(config.api_key_env) if config.api_key_env else None
         target = Target(config.url, Dialect.CHAT, self.model, ca_file=config.ca_file)
@@ -97,6 +98,10 @@ class Replica:
 
     def cached_tokens(self, hashes: list[int]) -> int:
         """Tokens of a prompt that its cache is believed to hold."""
+        reported = self.row[KV_TOKENS]
+        if reported != self._kv_tokens:
+            self._kv_tokens = reported
+            self.index.limit(reported)
         return self.index.cached_blocks(hashes) * BLOCK_TOKENS
 
     # health
@@ -159,8 +164,14 @@ class Replica:
         if self.api_key is not None:
             lines += [f"authorization: Bearer {self.api_key}", f"x-api-key: {self.api_key}"]
         lines += [f"{name}: {fields[name]}" for name in _PASSED_ON if name in fields]
-        trace = fields.get("traceparent", "")
-        if _TRACE.match(trace):
+        trace = traceparent(fields)
+        if trace is not None:
             lines.append(f"traceparent: {trace}")
         head = "\r\n".join([*lines, f"content-length: {len(body)}", "", ""])
         return head.encode("latin-1") + body
+
+
+def traceparent(fields: dict[str, str]) -> str | None:
+    """The W3C trace context of a request, if it is one."""
+    trace = fields.get("traceparent", "")
+    return trace if _TRACE.match(trace) else None

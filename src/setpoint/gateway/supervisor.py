@@ -26,6 +26,7 @@ from setpoint.gateway.config import Gateway
 from setpoint.gateway.downstream import ServerConnection
 from setpoint.gateway.health import Watch
 from setpoint.gateway.identity import secret_of
+from setpoint.gateway.journal import Ended
 from setpoint.gateway.keys import KeyStore
 from setpoint.gateway.ledger import Ledger
 from setpoint.gateway.limits import DAY, DAY_S, DAY_USED
@@ -34,6 +35,7 @@ from setpoint.gateway.reading import load_config
 from setpoint.gateway.replica import STATE_NAMES
 from setpoint.gateway.shared import SharedTable
 from setpoint.gateway.snapshot import Snapshot, take_snapshot
+from setpoint.gateway.telemetry import Spans
 from setpoint.gateway.worker import READY, listening
 
 INGEST_S = 0.5
@@ -71,6 +73,7 @@ class Supervisor:
         self.ledger = open_ledger(config)
         self._snapshot = self._taken(config)
         self._restore_day()
+        self._spans = Spans() if config.telemetry else None
         live = Live(self._table, self._workers, self._replicas)
         self._metrics = Metrics(live)
         self._processes: dict[int, asyncio.subprocess.Process] = {}
@@ -138,11 +141,13 @@ class Supervisor:
         admin.close()
         for connection in tuple(host.connections):
             connection.abort()
-        await asyncio.to_thread(self.ledger.ingest, set(), self._metrics.observe)
+        await asyncio.to_thread(self.ledger.ingest, set(), self._observe)
         self.close()
 
     def close(self) -> None:
         """Lets go of the state folder and the address."""
+        if self._spans is not None:
+            self._spans.close()
         self.ledger.close()
         self._sock.close()
         os.close(self._lock)
@@ -192,7 +197,7 @@ class Supervisor:
         except SetpointError as error:
             _log.error("the configuration in force stays: %s", error)
             return
-        fixed = ("listen", "admin", "workers", "state", "redis", "usage_url_env", "access_log")
+        fixed = ("listen", "admin", "workers", "state", "redis", "usage_url_env", "access_log", "telemetry")
         changed = [name for name in fixed if getattr(config, name) != getattr(self.config, name)]
         if changed:
             _log.error("the configuration in force stays: %s can only change with a restart", ", ".join(changed))
@@ -219,9 +224,14 @@ class Supervisor:
             host.check()
             alive = {p.pid for p in self._processes.values() if p.returncode is None}
             try:
-                await asyncio.to_thread(self.ledger.ingest, alive, self._metrics.observe)
+                await asyncio.to_thread(self.ledger.ingest, alive, self._observe)
             except Exception as error:  # noqa: BLE001 - the journals keep what could not be written; it is tried again
                 _log.error("usage could not be written: %s", type(error).__name__)
+
+    def _observe(self, line: Ended) -> None:
+        self._metrics.observe(line)
+        if self._spans is not None:
+            self._spans.observe(line)
 
     def status(self) -> dict[str, Any]:
         """What the status page shows."""
