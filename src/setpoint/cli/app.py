@@ -63,6 +63,7 @@ def _register() -> None:
         "models",
         "hardware",
         "engines",
+        "gateway",
     )
     for name in verbs:
         importlib.import_module(f"setpoint.cli.{name}")
