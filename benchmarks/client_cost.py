@@ -2,10 +2,11 @@
 
 Setpoint's client parses, judges and journals every exchange. The others do what a load generator on them does: read
 the stream by lines (and, for aiohttp, also by raw chunks), decode each event with the same decoder, note each arrival,
-check the finish reason. They record nothing. All run on uvloop, in turn, in one process, with the same 32 streams.
+check the finish reason. They record nothing. All run in turn, in one process, with the same 32 streams, on uvloop; one
+row more has aiohttp on asyncio's own loop, which is what it runs on unless told otherwise.
 
     request   CPU seconds of one exchange whose single token arrives in one write with the rest of the answer
-    answer    the same with 16 tokens in the one write
+    answer    the same with 64 tokens in the one write
     token     slope: (exchange of 144 paced tokens - exchange of 16 paced tokens) / 128
 """
 
@@ -33,7 +34,7 @@ from setpoint.records.journal import Journal
 from setpoint.records.target import Dialect, Target
 from setpoint.testing.serve import running
 
-STREAMS, SHORT, LONG = 32, 16, 144
+STREAMS, SHORT, ANSWER, LONG = 32, 16, 64, 144
 BODY = Asked(Dialect.CHAT, "null").body([{"role": "user", "content": "word " * 64}], SHORT)
 PATH = "/v1/chat/completions"
 TYPE = {"content-type": "application/json"}
@@ -133,15 +134,16 @@ async def httpx_lines(url: str, load: Callable[[One], Awaitable[None]]) -> None:
         await load(one)
 
 
-CLIENTS: dict[str, Load] = {
-    "setpoint": setpoint,
-    "aiohttp, lines": aiohttp_lines,
-    "aiohttp, chunks": aiohttp_chunks,
-    "httpx, lines": httpx_lines,
+CLIENTS: dict[str, tuple[Load, Callable[[Coroutine[Any, Any, None]], None]]] = {
+    "setpoint": (setpoint, uvloop.run),
+    "aiohttp, lines": (aiohttp_lines, uvloop.run),
+    "aiohttp, chunks": (aiohttp_chunks, uvloop.run),
+    "aiohttp, lines, asyncio's loop": (aiohttp_lines, asyncio.run),
+    "httpx, lines": (httpx_lines, uvloop.run),
 }
 
 
-def cpu_of(client: Load, url: str, requests: int, tokens: int) -> float:
+def cpu_of(name: str, url: str, requests: int, tokens: int) -> float:
     """CPU seconds a request, connections warm."""
     measured = 0.0
 
@@ -158,7 +160,8 @@ def cpu_of(client: Load, url: str, requests: int, tokens: int) -> float:
         await asyncio.gather(*(user(requests // STREAMS) for _ in range(STREAMS)))
         measured = (time.process_time() - begun) / requests
 
-    uvloop.run(client(url, load))
+    client, run = CLIENTS[name]
+    run(client(url, load))
     return measured
 
 
@@ -173,17 +176,16 @@ def main() -> None:
     cost: dict[str, dict[str, list[float]]] = {name: {"request": [], "answer": [], "token": []} for name in CLIENTS}
     with (
         running(server, ("--tokens", "1")) as (least, _),
-        running(server, ("--tokens", str(SHORT))) as (burst, _),
+        running(server, ("--tokens", str(ANSWER))) as (burst, _),
         running(server, ("--tokens", str(SHORT), "--interval", "0.005")) as (short, _),
         running(server, ("--tokens", str(LONG), "--interval", "0.005")) as (long, _),
     ):
         for repeat in range(options.repeats):
             names = list(CLIENTS)
             for name in names[repeat % len(names) :] + names[: repeat % len(names)]:  # each is first in turn
-                client = CLIENTS[name]
-                cost[name]["request"].append(cpu_of(client, least, 1920, 1))
-                cost[name]["answer"].append(cpu_of(client, burst, 1920, SHORT))
-                paced = [cpu_of(client, short, 320, SHORT), cpu_of(client, long, 128, LONG)]
+                cost[name]["request"].append(cpu_of(name, least, 1920, 1))
+                cost[name]["answer"].append(cpu_of(name, burst, 1920, ANSWER))
+                paced = [cpu_of(name, short, 320, SHORT), cpu_of(name, long, 128, LONG)]
                 cost[name]["token"].append((paced[1] - paced[0]) / (LONG - SHORT))
     found = {name: {kind: spread(values) for kind, values in kinds.items()} for name, kinds in cost.items()}
     ratios = {
@@ -191,7 +193,7 @@ def main() -> None:
         for name, kinds in cost.items()
     }
     kinds = ("request", "answer", "token")
-    head = ("client", "µs a request", "µs an answer of 16", "µs a paced token", *(f"{kind}: ratio" for kind in kinds))
+    head = ("client", "µs a request", "µs an answer of 64", "µs a paced token", *(f"{kind}: ratio" for kind in kinds))
     rows = [
         (name, *(shown(found[name][k], 1e6) for k in kinds), *(shown(ratios[name][k]) for k in kinds))
         for name in CLIENTS

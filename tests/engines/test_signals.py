@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from tests.shared import shared_data
+from tests.shared import RECORDED
 
 from setpoint.engines.series import SERIES, Kind
 from setpoint.engines.signals import NotMetrics, SignalSampler, parse_exposition, read_series, recognise
@@ -111,7 +111,6 @@ def test_every_engine_has_the_main_signals_in_the_same_units() -> None:
                 assert name.text.endswith("_total") <= (series.kind is Kind.COUNTER), name.text
 
 
-@pytest.mark.shared
 @pytest.mark.parametrize(
     ("file", "engine", "expected"),
     [
@@ -120,7 +119,7 @@ def test_every_engine_has_the_main_signals_in_the_same_units() -> None:
     ],
 )
 def test_whole_scrapes_of_real_engines(file: str, engine: str, expected: dict[str, float]) -> None:
-    text = (shared_data() / "engine_samples" / file).read_text(encoding="utf-8")
+    text = (RECORDED / "engine_samples" / file).read_text(encoding="utf-8")
     assert recognise(parse_exposition(text)) == engine
     rows = signals(text)
     assert {name: rows[name].value for name in expected} == expected

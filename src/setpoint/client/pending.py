@@ -112,11 +112,16 @@ class Pending:
         self.reader.feed(data, now_s)
         if self.terminal_s is None and self.reader.finished:
             self.terminal_s = now_s
-            self._timer.cancel()
-            self._timer = self._loop.call_later(LINGER_S, self._check)
+            self._loop.call_soon(self._linger)  # the end of the body mostly comes with the same read
         elif self.reader.overflowed:
             self._abort()
             self._finish(self.reader.end(now_s), now_s)
+
+    def _linger(self) -> None:
+        """The dialect's end was read and the body goes on: not for long."""
+        if not self.settled():
+            self._timer.cancel()
+            self._timer = self._loop.call_later(LINGER_S, self._check)
 
     def on_end(self, now_s: float) -> None:
         """Body complete."""

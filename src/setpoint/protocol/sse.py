@@ -6,6 +6,8 @@ sequence split across network chunks stays whole.
 """
 
 import re
+from functools import partial
+from itertools import repeat
 from typing import NamedTuple
 
 _LINE_END = re.compile(rb"\r\n|\n|\r")
@@ -18,6 +20,9 @@ class Event(NamedTuple):
 
     name: bytes | None
     payload: bytes
+
+
+_plain_event = partial(tuple.__new__, Event)  # from (name, payload), without a call into Python an event
 
 
 class OversizedEvent(ValueError):  # noqa: N818 - a fact about the stream
@@ -63,7 +68,7 @@ class SSEReader:
             # The common case: whole events, one data line each.
             payloads = chunk[6:-2].split(b"\n\ndata: ")
             if chunk.count(b"\n") == 2 * len(payloads):  # no line end in any of them
-                return [Event(None, payload) for payload in payloads]
+                return list(map(_plain_event, zip(repeat(None), payloads)))
         return self._scan(chunk)
 
     def _start(self, chunk: bytes) -> list[Event]:

@@ -1,4 +1,7 @@
-"""Wire types of OpenAI and Anthropic answers: only the fields that a judge needs, tolerant of nulls and extras."""
+"""Wire types of OpenAI and Anthropic answers: only the fields that a judge needs, tolerant of nulls and extras.
+
+They are made once a token and hold no cycles, so the garbage collector need not know them (``gc=False``).
+"""
 
 from typing import Annotated, Any
 
@@ -8,14 +11,14 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]  # beyond it no record 
 NOT_DECODED = (msgspec.DecodeError, RecursionError)  # the latter for nesting that no answer has
 
 
-class Function(msgspec.Struct):
+class Function(msgspec.Struct, gc=False):
     """The function part of a tool call; some servers send arguments as an object."""
 
     name: str | None = None
     arguments: str | dict[str, Any] | None = None
 
 
-class ToolCall(msgspec.Struct):
+class ToolCall(msgspec.Struct, gc=False):
     """A whole tool call or a piece of one."""
 
     index: int | None = None
@@ -23,7 +26,7 @@ class ToolCall(msgspec.Struct):
     function: Function | None = None
 
 
-class Delta(msgspec.Struct):
+class Delta(msgspec.Struct, gc=False):
     """A chat delta, or the message of a non-streaming answer."""
 
     content: str | list[Any] | None = None
@@ -33,7 +36,7 @@ class Delta(msgspec.Struct):
     refusal: str | None = None
 
 
-class Choice(msgspec.Struct):
+class Choice(msgspec.Struct, gc=False):
     """One choice of a chat or completions answer."""
 
     index: int = 0
@@ -43,19 +46,19 @@ class Choice(msgspec.Struct):
     finish_reason: str | None = None
 
 
-class PromptDetails(msgspec.Struct):
+class PromptDetails(msgspec.Struct, gc=False):
     """Where prompt tokens came from."""
 
     cached_tokens: Count | None = None
 
 
-class CompletionDetails(msgspec.Struct):
+class CompletionDetails(msgspec.Struct, gc=False):
     """What completion tokens were spent on."""
 
     reasoning_tokens: Count | None = None
 
 
-class Usage(msgspec.Struct):
+class Usage(msgspec.Struct, gc=False):
     """OpenAI usage."""
 
     prompt_tokens: Count | None = None
@@ -64,7 +67,7 @@ class Usage(msgspec.Struct):
     completion_tokens_details: CompletionDetails | None = None
 
 
-class Timings(msgspec.Struct):
+class Timings(msgspec.Struct, gc=False):
     """llama.cpp's own clock."""
 
     prompt_ms: float | None = None
@@ -73,13 +76,13 @@ class Timings(msgspec.Struct):
     draft_n_accepted: Count | None = None
 
 
-class Embedding(msgspec.Struct):
+class Embedding(msgspec.Struct, gc=False):
     """One vector, as floats or base64."""
 
     embedding: list[float] | str | None = None
 
 
-class OpenAIAnswer(msgspec.Struct):
+class OpenAIAnswer(msgspec.Struct, gc=False):
     """A chunk of a stream, or a whole answer, of chat, completions or embeddings."""
 
     choices: list[Choice] | None = None
@@ -90,7 +93,7 @@ class OpenAIAnswer(msgspec.Struct):
     object: str | None = None
 
 
-class AnthropicUsage(msgspec.Struct):
+class AnthropicUsage(msgspec.Struct, gc=False):
     """Anthropic usage: ``input_tokens`` excludes what was read from or written to the cache."""
 
     input_tokens: Count | None = None
@@ -99,7 +102,7 @@ class AnthropicUsage(msgspec.Struct):
     cache_creation_input_tokens: Count | None = None
 
 
-class Block(msgspec.Struct):
+class Block(msgspec.Struct, gc=False):
     """A content block: text, thinking, redacted_thinking, tool_use."""
 
     type: str = ""
@@ -110,7 +113,7 @@ class Block(msgspec.Struct):
     input: Any = None
 
 
-class Message(msgspec.Struct):
+class Message(msgspec.Struct, gc=False):
     """An Anthropic message, whole or in ``message_start``."""
 
     content: list[Block] | None = None
@@ -118,7 +121,7 @@ class Message(msgspec.Struct):
     usage: AnthropicUsage | None = None
 
 
-class BlockDelta(msgspec.Struct):
+class BlockDelta(msgspec.Struct, gc=False):
     """A piece of a block, or of the message in ``message_delta``."""
 
     type: str = ""
@@ -128,7 +131,7 @@ class BlockDelta(msgspec.Struct):
     stop_reason: str | None = None
 
 
-class AnthropicEvent(msgspec.Struct):
+class AnthropicEvent(msgspec.Struct, gc=False):
     """Any event of an Anthropic stream, or a whole message (whose fields stand at the top level)."""
 
     type: str = ""

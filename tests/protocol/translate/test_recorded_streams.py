@@ -5,19 +5,17 @@ import re
 
 import pytest
 from tests.protocol.translate.streams import CHAT, MESSAGES, RESPONSES, chat_answer, message, response, translated
-from tests.shared import shared_data
+from tests.shared import RECORDED
 
 from setpoint.protocol.conformance import Case
 from setpoint.records.exchange import Outcome
 from setpoint.records.target import Dialect
 
-pytestmark = pytest.mark.shared
-
 NAMES = ["sse_llamacpp_chat", "sse_llamacpp_messages", "sse_vllm_chat", "sse_vllm_messages", "sse_vllm_tool"]
 
 
 def recorded(name: str) -> tuple[Dialect, bytes]:
-    raw = (shared_data() / "engine_samples" / f"{name}.txt").read_bytes()
+    raw = (RECORDED / "engine_samples" / f"{name}.txt").read_bytes()
     body = re.split(rb"\r?\n\r?\n", raw, maxsplit=1)[1]
     return (MESSAGES if "messages" in name else CHAT), body
 
