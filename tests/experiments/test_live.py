@@ -80,6 +80,7 @@ def test_a_search_screens_values_and_confirms_the_best_in_fresh_blocks(folder: P
         (("--change", "slots=2"), "engine.FLAG=VALUE"),
         (("--change", "engine.slots=2", "--change", "engine.decode_s=0.1"), "One variable at a time"),
         (("--change", "engine.slots=2,4"), "--search"),
+        (("--change", "engine.slots=2", "--change", "model=b", "--combined"), "A model is changed alone"),
         (("--change", "engine.slots=2", "--search"), "several values"),
         ((), "Give either --change"),
         (("--plan", "latest"), "no run in"),

@@ -53,7 +53,11 @@ def run(
     *,
     change: Annotated[
         list[str] | None,
-        typer.Option("--change", metavar="engine.FLAG=VALUE", help="What arm B changes; with --search several values."),
+        typer.Option(
+            "--change",
+            metavar="engine.FLAG=VALUE",
+            help="What arm B changes (or model=NAME); several values with --search.",
+        ),
     ] = None,
     plan_of: Annotated[
         str | None, typer.Option("--plan", metavar="RUN", help="Take the top row of `experiment plan RUN`.")
@@ -186,6 +190,8 @@ def _changes(given: list[str] | None, top: str | None, *, search: bool, combined
     changes = tuple(values[0] for values in parsed)
     if len({c.flag for c in changes}) < len(changes):
         raise UsageError("--change names one flag twice.")
+    if len(changes) > 1 and any(c.flag is None for c in changes):
+        raise UsageError("A model is changed alone: much else follows from it.")
     if len(changes) > 1 and not combined:
         raise UsageError(
             "One variable at a time: the effect of several changes cannot be told apart.",
