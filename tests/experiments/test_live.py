@@ -125,6 +125,8 @@ def test_a_plan_ranks_rows_for_a_recorded_run_and_its_top_row_can_be_run(
     found = answer(done)
     assert any(p["change"] == "engine.slots=2" for p in found["proposals"])
     assert all(p["refuted_by"] for p in found["proposals"])
+    assert run(["experiment", "plan", "latest", "--runs", str(folder / ".setpoint/runs")]) == 0
+    assert "Would be refuted by: " in capsys.readouterr().out
     command = ["experiment", "run", str(folder / "card.yaml"), "--runs", str(folder / ".setpoint/runs")]
     assert run([*command, "--engine", "fake", "--plan", "latest", "--budget", "20s"]) == 2
     told = capsys.readouterr().err
