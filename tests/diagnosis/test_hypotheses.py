@@ -190,6 +190,14 @@ def test_a_long_prefill_is_no_wedge_and_a_counter_that_stands_still_is_none_eith
     assert found["wedged"] is Conclusion.REFUTED
 
 
+def test_prompts_computed_side_by_side_with_nobody_queueing_are_prefill() -> None:
+    costs = Costs(prefill_s=0.002, queue_s=0.6)
+    rows = [exchange(i, (i // 4) * 5.0, costs) for i in range(40)]  # four at a time, each waits for the others
+    found = diagnose(World(rows, others=(ladder(TTFT, Costs(prefill_s=0.002)),)).evidence())
+    assert [f.name for f in found.supported] == ["prefill"]
+    assert dict(found.attribution[0].causes) == {"prefill": 40}
+
+
 # The seeds' table of symptoms: what is broken, and who must still be a suspect before anything was probed.
 SYMPTOMS: dict[str, tuple[World, set[str]]] = {
     "TTFT high, ITL normal": (World(stream(Costs(queue_s=0.4), gap_s=0.3), more={"gauges": {}, "counters": {}}), {"queueing", "prefill", "host", "gateway"}),

@@ -16,6 +16,7 @@ CAUSES: dict[Part, str] = {
     Part.OVERHEAD: "overhead",
     Part.PREFILL: "prefill",
     Part.CACHE_MISS: "cache miss",
+    Part.CONTENTION: "prefill",
     Part.QUEUE: "queue",
     Part.SILENT: "silence",
     Part.REASONING: "reasoning",

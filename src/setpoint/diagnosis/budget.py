@@ -69,7 +69,13 @@ def budget(evidence: Evidence) -> Budget | None:
         return float(np.quantile(values[answered], quantile))
 
     decode = np.maximum(np.nan_to_num(table.last_token_s - table.first_token_s), 0.0)
-    prefill = first[Part.OVERHEAD] + first[Part.PREFILL] + first[Part.CACHE_MISS] + first[Part.UNKNOWN]
+    prefill = (
+        first[Part.OVERHEAD]
+        + first[Part.PREFILL]
+        + first[Part.CACHE_MISS]
+        + first[Part.CONTENTION]
+        + first[Part.UNKNOWN]
+    )
     network = first[Part.CLIENT] + first[Part.CONNECT] + first[Part.NETWORK]
     post = np.maximum(np.nan_to_num(table.done_s - table.last_token_s), 0.0)
     alone = model.wait_s(evidence.subject.uncached_tokens)

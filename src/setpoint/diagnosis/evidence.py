@@ -15,8 +15,8 @@ from setpoint.metrics.table import Floats
 
 FEWEST_READINGS = 4
 MODELLED = frozenset({
-    Part.OVERHEAD, Part.PREFILL, Part.CACHE_MISS, Part.QUEUE, Part.STEP, Part.BATCH, Part.STALL, Part.STALL_PREFILL,
-    Part.STALL_PREEMPTION,
+    Part.OVERHEAD, Part.PREFILL, Part.CACHE_MISS, Part.CONTENTION, Part.QUEUE, Part.STEP, Part.BATCH, Part.STALL,
+    Part.STALL_PREFILL, Part.STALL_PREEMPTION,
 })  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from setpoint.metrics.table import Floats, Ints, Mask
 
 STALL_FACTOR = 2.0  # a gap beyond this many times its expectation, and
 STALL_LEAST_S = 0.03  # by at least this, is a stall
+NO_WAITING = 0.2  # requests waiting on average: nobody queues
 MOST_ROWS = 20_000  # exchanges whose gaps are looked at one by one
 
 
@@ -33,6 +34,7 @@ class Part(StrEnum):
     OVERHEAD = "overhead"  # fixed cost of any request
     PREFILL = "prefill"
     CACHE_MISS = "cache miss"  # prefill of tokens that had been computed before
+    CONTENTION = "contention"  # waited while others were prefilled, and the engine says that nobody queues
     QUEUE = "queue"  # the wait beyond what the request would cost alone
     SILENT = "silence"  # of exchanges that never had a token
     REASONING = "reasoning"
@@ -45,8 +47,8 @@ class Part(StrEnum):
 
 
 FIRST = (
-    Part.CLIENT, Part.CONNECT, Part.NETWORK, Part.OVERHEAD, Part.PREFILL, Part.CACHE_MISS, Part.QUEUE, Part.SILENT,
-    Part.REASONING,
+    Part.CLIENT, Part.CONNECT, Part.NETWORK, Part.OVERHEAD, Part.PREFILL, Part.CACHE_MISS, Part.CONTENTION,
+    Part.QUEUE, Part.SILENT, Part.REASONING,
 )  # fmt: skip
 STREAM = (Part.STEP, Part.BATCH, Part.STALL_PREFILL, Part.STALL_PREEMPTION, Part.STALL)
 
@@ -152,7 +154,15 @@ def _first(o: Observation, model: ServiceModel, upstream_s: float | None) -> dic
     missed = prefill * repeated / np.maximum(o.uncached_tokens, 1.0)
     parts[Part.CACHE_MISS], parts[Part.PREFILL] = missed, prefill - missed
     left = left - prefill
-    parts[Part.QUEUE] = np.maximum(left, 0.0)
+    left = np.maximum(left, 0.0)
+    waiting = o.mean("requests_waiting")
+    if waiting is not None and waiting < NO_WAITING:
+        began = np.maximum(table.first_token_s - own, table.sent_s)
+        others = (
+            Concurrency(began, table.first_token_s).seconds(sent, np.nan_to_num(table.first_token_s, nan=0.0)) - own
+        )
+        parts[Part.CONTENTION] = np.minimum(left, np.maximum(others, 0.0))
+    parts[Part.QUEUE] = left - parts[Part.CONTENTION]
     return parts
 
 

@@ -5,11 +5,10 @@ import numpy as np
 from setpoint.diagnosis.evidence import Evidence
 from setpoint.diagnosis.hypothesis import Check
 from setpoint.diagnosis.observation import Observation
-from setpoint.diagnosis.parts import Part
+from setpoint.diagnosis.parts import NO_WAITING, Part
 from setpoint.units import format_duration, format_number, format_share
 
 WAITING = 0.5  # requests waiting on average: a queue stands
-NO_WAITING = 0.2
 SILENT_S = 3.0  # no token for anybody for so long while requests are open: wedged
 KV_FULL = 0.85  # mean usage
 STARVED = 0.35  # of the engine's time without a CPU: nothing else can be judged
@@ -24,10 +23,10 @@ def waits(e: Evidence) -> Check:
     if waiting is not None:
         holds = True if waiting >= WAITING else False if waiting < NO_WAITING else None
         return Check(holds, f"the engine has {format_number(waiting)} requests waiting on average", needed=True)
-    half = e.probe("half_load")
-    if half is None:
+    found = _queue_at_both_loads(e)
+    if found is None:
         return Check(None, "whether requests wait inside the engine", needed=True)
-    full_s, half_s = (float(e.parts_of(o).first[Part.QUEUE].mean()) for o in (e.subject, half))
+    full_s, half_s = found
     words = (
         f"the wait beyond a request alone is {format_duration(full_s)}, and {format_duration(half_s)} at half the load"
     )
@@ -36,12 +35,21 @@ def waits(e: Evidence) -> Check:
 
 def wait_falls(e: Evidence) -> Check:
     """Half the load takes away most of the wait."""
-    half = e.probe("half_load")
-    if half is None:
+    found = _queue_at_both_loads(e)
+    if found is None:
         return Check(None, "whether the wait goes away at half the load")
-    full_s, half_s = (float(e.parts_of(o).first[Part.QUEUE].mean()) for o in (e.subject, half))
+    full_s, half_s = found
     words = f"the wait beyond a request alone falls from {format_duration(full_s)} to {format_duration(half_s)} at half the load"
     return Check(half_s <= 0.7 * full_s, words)
+
+
+def _queue_at_both_loads(e: Evidence) -> tuple[float, float] | None:
+    """Mean wait beyond a request alone at the subject's load and at half of it; None without the probe."""
+    half = e.probe("half_load")
+    if half is None or not len(half.table) or not len(e.subject.table):
+        return None
+    full_s, half_s = (float(e.parts_of(o).first[Part.QUEUE].mean()) for o in (e.subject, half))
+    return full_s, half_s
 
 
 def preempts(e: Evidence) -> Check:

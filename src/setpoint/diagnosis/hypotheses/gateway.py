@@ -11,7 +11,7 @@ def _examine(e: Evidence) -> Examination:
     found = e.upstream
     parts: tuple[Part, ...] = (Part.CONNECT, Part.NETWORK)
     if found is None:  # then it may be in any part of the wait that load or prompt do not explain
-        parts = (Part.CONNECT, Part.NETWORK, Part.OVERHEAD, Part.QUEUE, Part.UNKNOWN)
+        parts = (Part.CONNECT, Part.NETWORK, Part.OVERHEAD, Part.CONTENTION, Part.QUEUE, Part.UNKNOWN)
         seen = Check(None, "how long requests are on their way before the engine knows them", needed=True)
     else:
         span = f"{format_duration(found.low)} to {format_duration(found.high)}"

@@ -17,13 +17,17 @@ def _examine(e: Evidence) -> Examination:
             else "the host's CPU time of lone requests beside the GPU's activity"
         )
         return Examination(
-            e.share((Part.PREFILL, Part.OVERHEAD, Part.QUEUE), HOST.metrics), (Check(None, words, needed=True),)
+            e.share((Part.PREFILL, Part.OVERHEAD, Part.CONTENTION, Part.QUEUE), HOST.metrics),
+            (Check(None, words, needed=True),),
         )
     checks = (
         Check(found >= signs.BUSY_CORE / 2, f"the host computes for {format_share(found)} of the time of lone requests, and the GPU idles", needed=True),
         signs.gets_cpu(e), signs.generates(e),
     )  # fmt: skip
-    step = e.share((Part.PREFILL, Part.CACHE_MISS, Part.OVERHEAD, Part.CONNECT, Part.NETWORK, Part.QUEUE), HOST.metrics)
+    step = e.share(
+        (Part.PREFILL, Part.CACHE_MISS, Part.OVERHEAD, Part.CONNECT, Part.NETWORK, Part.CONTENTION, Part.QUEUE),
+        HOST.metrics,
+    )
     if step is None:
         return Examination(None, checks)
     part = step.interval

@@ -14,7 +14,9 @@ def _examine(e: Evidence) -> Examination:
     else:
         words = f"a prompt token alone costs {format_duration(cost.value)} ({format_duration(cost.low)} to {format_duration(cost.high)})"
         seen = Check(cost.low > 0, words, needed=True)
-    return Examination(e.share((Part.PREFILL,), PREFILL.metrics), (seen, signs.host_is_quick(e), signs.gets_cpu(e)))
+    return Examination(
+        e.share((Part.PREFILL, Part.CONTENTION), PREFILL.metrics), (seen, signs.host_is_quick(e), signs.gets_cpu(e))
+    )
 
 
 PREFILL = Hypothesis(
