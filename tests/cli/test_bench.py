@@ -90,7 +90,7 @@ def test_a_budget_bounds_a_run(folder: Path, engine: FakeEngine) -> None:
 
 
 def test_the_whole_loop_on_an_engine_that_is_started_here(folder: Path) -> None:
-    flags = ("--flag", "slots=2", "--flag", "decode_s=0.02")
+    flags = ("--flag", "slots=16", "--flag", "decode_s=0.02")
     done = setpoint(folder, "assess", "card.yaml", "--engine", "fake", *flags, "--budget", "45s", limit_s=110)
     assert done.returncode == 0, done.stderr
     said = " ".join(done.stdout.split())

@@ -76,7 +76,7 @@ def test_a_control_that_fails_leaves_everything_undecided() -> None:
 def test_four_blocks_are_undecided_however_clear_they_look() -> None:
     found = analyse(CARD, blocks(4, b_ttft_s=0.03))
     assert found.judgement is Judgement.UNDECIDED
-    assert "4 blocks of at least 5" in found.reason
+    assert "4 of at least 5 blocks" in found.reason
 
 
 def test_a_block_with_a_bad_client_is_left_out_whole() -> None:
@@ -88,7 +88,7 @@ def test_a_block_with_a_bad_client_is_left_out_whole() -> None:
     assert len(found.compared[0].blocks) == 6
     few = analyse(CARD, [*good[:4], bad])
     assert few.judgement is Judgement.UNDECIDED
-    assert few.reason == "4 clean blocks of at least 5; block 5: the client was late"
+    assert few.reason == "4 of at least 5 clean blocks; block 5: the client was late"
 
 
 def test_a_tail_is_compared_only_where_the_sample_bounds_it() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from setpoint.errors import PinsDiffer, UsageError
-from setpoint.experiments.change import Change, changed_flags, check_arms, parse_changes
+from setpoint.experiments.change import Change, changed_flags, changed_model, check_arms, parse_changes
 from setpoint.experiments.design import Design
 from setpoint.experiments.screening import order_of, screen
 from setpoint.records.record import RunRecord
@@ -32,11 +32,16 @@ def test_changes_are_read_and_applied() -> None:
     assert parse_changes("engine.n_parallel=8") == (Change("n_parallel", "8"),)
     assert [c.value for c in parse_changes("engine.slots=2, 4,8")] == ["2", "4", "8"]
     assert str(Change("slots", "2")) == "engine.slots=2"
+    assert parse_changes("model=./a.gguf") == (Change(None, "./a.gguf"),)
+    assert str(Change(None, "m")) == "model=m"
+    assert changed_flags({"a": "1"}, (Change(None, "m"),)) == {"a": "1"}
+    assert changed_model("old", (Change(None, "new"),)) == "new"
+    assert changed_model("old", (Change("a", "1"),)) == "old"
     assert changed_flags({"a": "1", "b": "2"}, (Change("b", "3"), Change("c", "4"))) == {"a": "1", "b": "3", "c": "4"}
 
 
 @pytest.mark.parametrize(
-    "text", ["n_parallel=8", "engine.=8", "engine.slots", "engine.slots=", "card.rate=2", "engine.a=1,1"]
+    "text", ["n_parallel=8", "engine.=8", "engine.slots", "engine.slots=", "card.rate=2", "engine.a=1,1", "model.x=1"]
 )
 def test_a_change_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--change is"):
@@ -66,6 +71,17 @@ def test_a_combined_run_differs_in_exactly_the_named_flags(tmp_path: Path) -> No
     assert len(check_arms(a, b, (Change("slots", "4"), Change("x", "2")))) == 2
     with pytest.raises(PinsDiffer, match=r"not in engine_flags\.y"):
         check_arms(a, b, (Change("slots", "4"), Change("x", "2"), Change("y", "2")))
+
+
+def test_what_follows_from_a_model_changes_with_it_and_nothing_else_may(tmp_path: Path) -> None:
+    def of(model: str, precision: str, slots: str = "1") -> RunRecord:
+        return record(tmp_path, {"slots": slots}, model=model, precision=precision, model_revision=f"sha256:{model}")
+
+    change = (Change(None, "b"),)
+    [difference] = check_arms([of("a", "Q8_0")], [of("b", "Q4_0")], change)
+    assert (difference.a, difference.b) == ("a", "b")
+    with pytest.raises(PinsDiffer, match="slots"):
+        check_arms([of("a", "Q8_0")], [of("b", "Q4_0", "2")], change)
 
 
 def test_runs_of_one_arm_must_be_pinned_alike(tmp_path: Path) -> None:

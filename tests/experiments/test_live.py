@@ -80,6 +80,7 @@ def test_a_search_screens_values_and_confirms_the_best_in_fresh_blocks(folder: P
         (("--change", "slots=2"), "engine.FLAG=VALUE"),
         (("--change", "engine.slots=2", "--change", "engine.decode_s=0.1"), "One variable at a time"),
         (("--change", "engine.slots=2,4"), "--search"),
+        (("--change", "engine.slots=2", "--change", "model=b", "--combined"), "A model is changed alone"),
         (("--change", "engine.slots=2", "--search"), "several values"),
         ((), "Give either --change"),
         (("--plan", "latest"), "no run in"),
@@ -124,6 +125,8 @@ def test_a_plan_ranks_rows_for_a_recorded_run_and_its_top_row_can_be_run(
     found = answer(done)
     assert any(p["change"] == "engine.slots=2" for p in found["proposals"])
     assert all(p["refuted_by"] for p in found["proposals"])
+    assert run(["experiment", "plan", "latest", "--runs", str(folder / ".setpoint/runs")]) == 0
+    assert "Would be refuted by: " in capsys.readouterr().out
     command = ["experiment", "run", str(folder / "card.yaml"), "--runs", str(folder / ".setpoint/runs")]
     assert run([*command, "--engine", "fake", "--plan", "latest", "--budget", "20s"]) == 2
     told = capsys.readouterr().err

@@ -15,7 +15,7 @@ from setpoint.engines.supervisor import Loading
 from setpoint.errors import UsageError
 from setpoint.experiments.analysis import Block, analyse
 from setpoint.experiments.beside import beside_speed
-from setpoint.experiments.change import Change, changed_flags, check_arms
+from setpoint.experiments.change import Change, changed_flags, changed_model, check_arms
 from setpoint.experiments.design import RUNS_A_BLOCK, Design
 from setpoint.experiments.endpoint import endpoints_of, primary_of
 from setpoint.experiments.record import ArmRun, ExperimentRecord, ExperimentStore
@@ -192,7 +192,11 @@ class _Work:
 
     def _run(self, changes: Sequence[Change], seed: int, block: int | None, arm: str, position: int) -> Outcome:
         arms = self.arms
-        options = replace(arms.options, flags=changed_flags(arms.options.flags, changes))
+        options = replace(
+            arms.options,
+            flags=changed_flags(arms.options.flags, changes),
+            model=changed_model(arms.options.model, changes),
+        )
         load_average = os.getloadavg()[0]
         place = Series(id=self.record.id, kind="experiment", step=len(self.record.runs))
         with open_target(arms.card, options, loading=arms.loading) as opened:

@@ -36,13 +36,16 @@ def plan(ref: Ref, *, runs: opt.Runs = opt.RUNS, json: Json = False) -> None:
         return
     console = stdout()
     console.print(headline, soft_wrap=True)
-    rows = [(str(i), p.change or "", p.title, p.bottleneck, p.expected, p.price) for i, p in enumerate(proposals, 1)]
-    console.print(table(("", "--change", "technique", "for", "expected", "price"), rows[:SHOWN]))
-    console.print(
-        table(("", "would be refuted by", "backfires when", "quality check"), (
-            (str(i), p.refuted_by, ", ".join(p.backfires), p.quality_check) for i, p in enumerate(proposals[:SHOWN], 1)
-        ))
-    )  # fmt: skip
+    rows = [
+        (str(i), p.change or "", p.title, p.bottleneck, f"{p.gain_share:.0%}" if p.gain_share else "unknown")
+        for i, p in enumerate(proposals[:SHOWN], 1)
+    ]
+    console.print(table(("", "--change", "technique", "for", "gain"), rows))
+    for i, p in enumerate(proposals[:SHOWN], 1):
+        check = "" if p.quality_check == "none" else f" Check: {p.quality_check}."
+        backfires = f" Backfires when {' or '.join(p.backfires)}." if p.backfires else ""
+        console.print(f"{i}  {p.expected}. Price: {p.price}.{check}{backfires}", soft_wrap=True)
+        console.print(f"   Would be refuted by: {p.refuted_by}", soft_wrap=True)
     if len(proposals) > SHOWN:
         console.print(f"{len(proposals) - SHOWN} more with --json.")
 
@@ -53,7 +56,11 @@ def run(
     *,
     change: Annotated[
         list[str] | None,
-        typer.Option("--change", metavar="engine.FLAG=VALUE", help="What arm B changes; with --search several values."),
+        typer.Option(
+            "--change",
+            metavar="engine.FLAG=VALUE",
+            help="What arm B changes (or model=NAME); several values with --search.",
+        ),
     ] = None,
     plan_of: Annotated[
         str | None, typer.Option("--plan", metavar="RUN", help="Take the top row of `experiment plan RUN`.")
@@ -186,6 +193,8 @@ def _changes(given: list[str] | None, top: str | None, *, search: bool, combined
     changes = tuple(values[0] for values in parsed)
     if len({c.flag for c in changes}) < len(changes):
         raise UsageError("--change names one flag twice.")
+    if len(changes) > 1 and any(c.flag is None for c in changes):
+        raise UsageError("A model is changed alone: much else follows from it.")
     if len(changes) > 1 and not combined:
         raise UsageError(
             "One variable at a time: the effect of several changes cannot be told apart.",

@@ -170,7 +170,7 @@ def _needed(endpoint: Endpoint, arms: Arms) -> int | None:
 
 def _doubt(clean: int, left_out: Sequence[str], control: Compared) -> str | None:
     if left_out and clean < FEWEST_BLOCKS:
-        return f"{clean} clean blocks of at least {FEWEST_BLOCKS}; {left_out[0]}"
+        return f"{clean} of at least {FEWEST_BLOCKS} clean blocks; {left_out[0]}"
     if control.judgement in (Judgement.BETTER, Judgement.WORSE):
         return f"the A/A control failed: two runs of one arm differ by {control.reason}"
     return None

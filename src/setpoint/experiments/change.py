@@ -8,51 +8,57 @@ from setpoint.errors import PinsDiffer, UsageError
 from setpoint.records.pins import Difference, compare, differences
 from setpoint.records.record import RunRecord
 
-ENGINE = "engine"
+ENGINE, MODEL = "engine", "model"
 FLAGS_PIN = "engine_flags"
-EXPECTED = "expected engine.FLAG=VALUE, for example engine.n_parallel=8"
+EXPECTED = "expected engine.FLAG=VALUE, for example engine.n_parallel=8, or model=NAME"
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One flag of the engine.
+    """One flag of the engine, or the model that it serves.
 
     Attributes:
-        flag: As ``--flag`` takes it.
+        flag: As ``--flag`` takes it; None changes the model.
         value: In the second arm.
     """
 
-    flag: str
+    flag: str | None
     value: str
 
     @property
     def pin(self) -> str:
         """The pin that it moves."""
-        return f"{FLAGS_PIN}.{self.flag}"
+        return MODEL if self.flag is None else f"{FLAGS_PIN}.{self.flag}"
 
     def __str__(self) -> str:
-        return f"{ENGINE}.{self.flag}={self.value}"
+        return f"{MODEL if self.flag is None else f'{ENGINE}.{self.flag}'}={self.value}"
 
 
 def parse_changes(text: str) -> tuple[Change, ...]:
-    """``engine.n_parallel=8``, or several values of one flag: ``engine.n_parallel=2,4,8``.
+    """``engine.n_parallel=8``, ``model=NAME``, or several values: ``engine.n_parallel=2,4,8``.
 
     Raises:
         UsageError: it is neither.
     """
     name, sign, values = text.partition("=")
-    kind, dot, flag = name.strip().partition(".")
+    kind, _, flag = name.strip().partition(".")
     parts = [part.strip() for part in values.split(",")]
-    if not sign or not dot or kind != ENGINE or not flag or not all(parts):
+    of_engine, of_model = kind == ENGINE and bool(flag), name.strip() == MODEL
+    if not sign or not (of_engine or of_model) or not all(parts):
         raise UsageError(f"--change is {text!r}; {EXPECTED}.")
     if len(set(parts)) < len(parts):
         raise UsageError(f"--change is {text!r}; a value stands there twice.")
-    return tuple(Change(flag.lstrip("-"), part) for part in parts)
+    return tuple(Change(flag.lstrip("-") if of_engine else None, part) for part in parts)
 
 
 def changed_flags(flags: Mapping[str, str], changes: Sequence[Change]) -> dict[str, str]:
     """The flags of the second arm."""
-    return {**flags, **{c.flag: c.value for c in changes}}
+    return {**flags, **{c.flag: c.value for c in changes if c.flag is not None}}
+
+
+def changed_model(model: str | None, changes: Sequence[Change]) -> str | None:
+    """The model of the second arm."""
+    return next((c.value for c in changes if c.flag is None), model)
 
 
 def check_arms(a: Sequence[RunRecord], b: Sequence[RunRecord], changes: Sequence[Change]) -> tuple[Difference, ...]:

@@ -78,7 +78,7 @@ def judge_effect(endpoint: Endpoint, effect: Effect, delta: float, doubt: str | 
     if not math.isfinite(effect.value):
         return Judgement.UNDECIDED, "failed exchanges reach this quantile, or it has no value, in some block"
     if blocks < FEWEST_BLOCKS:
-        return Judgement.UNDECIDED, f"{blocks} blocks of at least {FEWEST_BLOCKS}"
+        return Judgement.UNDECIDED, f"{blocks} of at least {FEWEST_BLOCKS} blocks"
     change, low, high = (relative(endpoint, x) for x in (effect.value, effect.low, effect.high))
     words = f"{signed(endpoint, change)} [{signed(endpoint, low)}, {signed(endpoint, high)}] over {blocks} blocks"
     if -delta <= low and high <= delta:

@@ -102,17 +102,6 @@ class Step:
         """Signal readings."""
         return self.record.signals()
 
-    def signal_mean(self, name: str) -> float | None:
-        """Mean of a signal while requests were sent; None without readings."""
-        window = self.summary.window
-        frame = self.signals.filter(
-            (pl.col("signal") == name)
-            & pl.col("value").is_not_null()
-            & pl.col("time_s").is_between(window.start_s, window.end_s)
-        )
-        mean = frame["value"].mean()
-        return float(mean) if isinstance(mean, int | float) else None
-
     def percentile(self, metric: str, quantile: float) -> float | None:
         """A percentile of the summary; None where it was not computed or the sample cannot bound it."""
         distribution = self.summary.distributions.get(metric)
