@@ -153,3 +153,25 @@ def test_a_stream_nobody_asked_for_is_no_answer(state: Path) -> None:
 
     with upstream(answer) as engine, served(config_of(state, engine.url)) as gateway:
         assert gateway.chat(stream=False).status == 502
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [(b"220 smtp.example ESMTP\r\n", 502), (chunked(sse(say("one")), end=False) + b"zz\r\n", 200)],
+    ids=["no head", "a chunk without a size"],
+)
+def test_what_is_not_http_is_malformed(state: Path, sent: bytes, status: int) -> None:
+    def answer(sock: socket.socket, request: bytes) -> bool:
+        sock.sendall(sent)
+        return True
+
+    with (
+        upstream(answer) as engine,
+        served(config_of(state, engine.url, model={"retries": {"attempts": 1}})) as gateway,
+    ):
+        got = gateway.chat(stream=True)
+        line = gateway.ended()[-1]
+    assert got.status == status
+    assert b'"error"' in got.body
+    assert b"[DONE]" not in got.body
+    assert (line.outcome, line.reason) == ("malformed", "the response is not HTTP/1.1")

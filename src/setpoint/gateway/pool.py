@@ -34,7 +34,7 @@ class Pool:
             connection = self._idle.pop()
             if connection.usable and connection.idle_since_s >= oldest:
                 return connection
-            connection.close()
+            connection.abort()
         return None
 
     async def connect(self) -> Connection:
@@ -59,9 +59,9 @@ class Pool:
         """It may carry another request."""
         self._idle.append(connection)
         if len(self._idle) > MAX_IDLE:
-            self._idle.popleft().close()
+            self._idle.popleft().abort()
 
     def close(self) -> None:
         """Closes the idle ones."""
         while self._idle:
-            self._idle.pop().close()
+            self._idle.pop().abort()

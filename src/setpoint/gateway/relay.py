@@ -182,6 +182,12 @@ class Relay:
                 self._settle(self.reader.broken(reason, now_s), b"", now_s)
         self._resolve()
 
+    def on_garbled(self, reason: str, now_s: float) -> None:
+        """What the engine sends is not HTTP."""
+        if self.judgement is None:
+            self._settle(Judgement(Outcome.MALFORMED, reason, self.reader.seen), b"", now_s)
+        self._resolve()
+
     # limits
 
     def check(self, now_s: float) -> None:
