@@ -63,7 +63,7 @@ $(VENV)/.dev: requirements/dev.lock pyproject.toml | python
 
 lock:
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -q \
-	  --extra local --extra hub --group dev pyproject.toml -o requirements/dev.lock
+	  --extra local --extra hub --extra gateway --extra telemetry --group dev pyproject.toml -o requirements/dev.lock
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -q \
 	  --extra local -c requirements/dev.lock pyproject.toml -o requirements/local.lock
 

@@ -129,7 +129,7 @@ def _others(measured: dict[str, Any]) -> str:
 
 
 def _terms(content: dict[str, Any]) -> str:
-    from setpoint.sizing.latency.terms import TERMS  # noqa: PLC0415 - the report needs no package otherwise
+    from setpoint.sizing.latency.terms import TERMS
 
     lines = ["## Fitted terms\n", "| term | prior | fitted | meaning |", "|---|---|---|---|"]
     lines += [f"| `{n}` | {t.prior:g} | {content['terms'][n]:.3g} | {t.meaning} |" for n, t in TERMS.items()]

@@ -4,6 +4,7 @@
     ├── UsageError               exit 2: the command line or a file written by a person
     │   ├── CardError            a card, with file, field, found, expected
     │   ├── ModelSpecError       a model configuration, checkpoint header or GGUF file
+    │   ├── SuiteError           a suite of tasks that cannot be read, or whose controls fail
     │   └── PinsDiffer           two runs that must not be compared
     ├── TranslationError         exit 4: a request or an answer that cannot be said in another dialect, with its field
     ├── TargetError              exit 4: the server under test (address, key, model name, TLS, protocol)
@@ -75,6 +76,10 @@ class CardError(UsageError):
 
 class ModelSpecError(UsageError):
     """A model's configuration or checkpoint says something that is not understood."""
+
+
+class SuiteError(UsageError):
+    """A suite cannot be read, or its own controls show that its scores would mean nothing."""
 
 
 class PinsDiffer(UsageError):  # noqa: N818 - the name states the fact that the user reads

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 from tests.records.rows import exchange
 
-from setpoint.records.parquet import EXCHANGE_SCHEMA, SIGNAL_SCHEMA
+from setpoint.records.parquet import DISTRIBUTION_SCHEMA, EXCHANGE_SCHEMA, QUALITY_SCHEMA, SIGNAL_SCHEMA
 from setpoint.records.store import RunStore
 
 PAGE = (Path(__file__).parents[2] / "docs" / "records.md").read_text(encoding="utf-8")
@@ -21,6 +21,8 @@ def columns_of(heading: str) -> list[str]:
 def test_every_column_is_documented_in_order() -> None:
     assert columns_of("Columns of exchanges.parquet") == list(EXCHANGE_SCHEMA)
     assert columns_of("Columns of signals.parquet") == list(SIGNAL_SCHEMA)
+    assert columns_of("Columns of quality.parquet") == list(QUALITY_SCHEMA)
+    assert columns_of("Columns of distributions.parquet") == list(DISTRIBUTION_SCHEMA)
 
 
 def test_the_polars_queries_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from setpoint.load.look import EarlyEnd
 from setpoint.load.progress import Listener
 from setpoint.load.runner import Outcome, run, silent
 from setpoint.load.search import Search, find_goodput
-from setpoint.load.spec import LoadSpec
+from setpoint.load.spec import Beside, LoadSpec
 from setpoint.records.meta import Series
 from setpoint.records.store import RunStore
 from setpoint.units import format_number
@@ -69,6 +69,7 @@ class Bench:
         duration_s: float | None = None,
         look: EarlyEnd | None = None,
         series: Series | None = None,
+        beside: Beside | None = None,
     ) -> Outcome:
         """One run at one load; the card's own unless given.
 
@@ -93,6 +94,7 @@ class Bench:
             series=series,
             alive=self.opened.alive,
             look=look,
+            beside=beside,
         )
         writer = self.store.create(self.card.name)
         return run(spec, writer, listen=self.listen, sampler=self.opened.sampler)

@@ -46,6 +46,7 @@ class TargetOptions:
         api: API instead of the card's: chat, completions, embeddings, messages.
         api_key_env: Name of the variable that holds the key.
         metrics_url: Where its Prometheus text is, if not at ``/metrics``.
+        gpu_metrics_url: Where a DCGM exporter is.
         verify_tls: False accepts any certificate.
         ca_file: PEM file of an authority to trust.
         engine: Engine to start.
@@ -58,6 +59,7 @@ class TargetOptions:
     api: str | None = None
     api_key_env: str | None = None
     metrics_url: str | None = None
+    gpu_metrics_url: str | None = None
     verify_tls: bool = True
     ca_file: str | None = None
     engine: str = "llamacpp"
@@ -86,7 +88,7 @@ class OpenTarget:
 
 @contextlib.contextmanager
 def open_target(
-    card: Workload,
+    card: Workload | None,
     options: TargetOptions,
     *,
     note: Note = lambda _: None,
@@ -94,12 +96,14 @@ def open_target(
 ) -> Iterator[OpenTarget]:
     """Reaches or starts the target and proves that it answers; stops what it started.
 
+    Without a card the API is chat unless the options name one.
+
     Raises:
         TargetError: it cannot be reached or does not answer.
         EngineError: it cannot be started.
         UsageError: the options contradict each other.
     """
-    dialect = DIALECTS[options.api or card.contract.api]
+    dialect = DIALECTS[options.api or (card.contract.api if card is not None else "chat")]
     if options.url is not None:
         yield _remote(options, dialect, note)
         return
@@ -130,7 +134,7 @@ def _remote(options: TargetOptions, dialect: Dialect, note: Note) -> OpenTarget:
     target = replace(target, metrics_url=remote.metrics_url)
     known = f"{remote.engine or 'an unknown engine'} {remote.version or ''}".strip()
     note(f"{target.base_url} answers as {target.model} ({known})")
-    sampler = SignalSampler(target, remote.engine, host=host_sampler(None))
+    sampler = SignalSampler(target, remote.engine, host=host_sampler(None), gpu_url=options.gpu_metrics_url)
     return OpenTarget(target, remote.pins(), sampler, None, local=False)
 
 
@@ -158,7 +162,8 @@ def _local(
     )  # fmt: skip
     with running:
         note(f"{engine.name} answers on {running.target.base_url} after {running.started_s['first_token']:.1f} s")
-        sampler = SignalSampler(running.target, engine.name, host=host_sampler(running.pid))
+        host = host_sampler(running.pid)
+        sampler = SignalSampler(running.target, engine.name, host=host, gpu_url=options.gpu_metrics_url)
         yield OpenTarget(running.target, running.pins, sampler, running.death, local=True)
 
 

@@ -51,7 +51,21 @@ def invoke(tree: typer.Typer, argv: list[str]) -> int:
 
 def _register() -> None:
     """Each module of verbs adds itself; imported here, since they import the tree."""
-    for name in ("card", "plan", "bench", "runs", "models", "hardware", "engines"):
+    verbs = (
+        "card",
+        "plan",
+        "bench",
+        "diagnose",
+        "profile",
+        "experiment",
+        "eval",
+        "runs",
+        "models",
+        "hardware",
+        "engines",
+        "gateway",
+    )
+    for name in verbs:
         importlib.import_module(f"setpoint.cli.{name}")
 
 

@@ -5,12 +5,15 @@ from pathlib import Path
 from typing import Any
 
 from setpoint.assess.bench import Bench
+from setpoint.assess.evaluation import evaluate_idle, suites_of
 from setpoint.assess.target import TargetOptions, open_target
 from setpoint.cli import INTERRUPTED
-from setpoint.cli.output import EXIT, emit_json, exit_code, stderr, stdout
+from setpoint.cli.output import emit_json, exit_code, stderr, stdout
 from setpoint.cli.progress import Reporter
 from setpoint.errors import UsageError
 from setpoint.load.search import Search
+from setpoint.metrics.verdict import State
+from setpoint.records.meta import Series
 from setpoint.records.record import RunRecord
 from setpoint.records.store import RunStore
 from setpoint.report.build import build, planned
@@ -77,6 +80,8 @@ def measure(request: Request) -> int:
                 note=note,
             )
             records, code, search = _measure(bench, request)
+            if request.report and code != INTERRUPTED:
+                code = _with_quality(bench, records, code, search)
         report = build(records, planned(request.runs, records))
     written = write_report(report, request.output or _report_path(request.runs, records)) if request.report else None
     if request.json:
@@ -93,6 +98,19 @@ def measure(request: Request) -> int:
     return code
 
 
+def _with_quality(bench: Bench, records: list[RunRecord], code: int, search: Search | None) -> int:
+    """The card's quality promises, on the target that was just measured: adds the record, returns the exit code."""
+    suites = suites_of(bench.card, Path(bench.folder))
+    if not suites:
+        return code
+    bench.note(f"asking the suites {', '.join(s.name for s in suites)}")
+    series = None if search is None else Series(id=search.series, kind="goodput", step=len(records))
+    found = evaluate_idle(bench.opened, bench.store, suites, card=bench.card, series=series, note=bench.note)
+    records.append(found.record)
+    loads = State.UNDECIDED if search is None else search.state
+    return exit_code([loads, *(v.state for v in found.verdicts)])
+
+
 def _measure(bench: Bench, request: Request) -> tuple[list[RunRecord], int, Search | None]:
     if request.search:
         start = request.rates[0] if request.rates else float(request.users[0]) if request.users else None
@@ -100,7 +118,8 @@ def _measure(bench: Bench, request: Request) -> tuple[list[RunRecord], int, Sear
         search = bench.search(budget_s=request.budget_s or SEARCH_BUDGET_S, start=start, closed=closed)
         if not search.steps:
             raise UsageError("The budget is too small for one step.", fix="Give at least --budget 20s.")
-        code = INTERRUPTED if search.interrupted else EXIT[search.state]
+        unmeasured = [State.UNDECIDED for p in bench.card.promises if p.metric == "quality"]
+        code = INTERRUPTED if search.interrupted else exit_code([search.state, *unmeasured])
         return [s.outcome.record for s in search.steps], code, search
     if len(request.rates) > 1 or len(request.users) > 1:
         outcomes = bench.sweep(

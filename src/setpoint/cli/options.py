@@ -81,7 +81,7 @@ def whole_users(text: Any) -> float:  # noqa: ANN401 - a reader for ``numbers``
     return float(int(text))
 
 
-def flags(pairs: list[str] | None) -> dict[str, str]:
+def flags(pairs: list[str] | None, option: str = "--flag") -> dict[str, str]:
     """``NAME=VALUE`` pairs.
 
     Raises:
@@ -91,7 +91,7 @@ def flags(pairs: list[str] | None) -> dict[str, str]:
     for pair in pairs or ():
         name, sign, value = pair.partition("=")
         if not sign or not name:
-            raise UsageError(f"--flag is {pair!r}; expected NAME=VALUE, for example n_parallel=8.")
+            raise UsageError(f"{option} is {pair!r}; expected NAME=VALUE, for example n_parallel=8.")
         out[name.lstrip("-")] = value
     return out
 

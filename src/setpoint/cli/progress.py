@@ -57,6 +57,10 @@ class Reporter:
         self._last_phase = moment.phase
         self._show(run_line(moment), changed and self._live is None and moment.phase is Phase.WARM_UP)
 
+    def asked(self, done: int, planned: int) -> None:
+        """Answers to a suite."""
+        self._show(f"{done} of {planned} answers", done == 1)
+
     def _show(self, line: str, worth_a_line: bool) -> None:
         if self._quiet:
             return

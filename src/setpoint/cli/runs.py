@@ -91,6 +91,33 @@ def compare(
     )
 
 
+@group.command("import")
+def import_(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Result file of another load generator.")],
+    *,
+    pin: Annotated[
+        list[str] | None,
+        typer.Option("--pin", metavar="NAME=VALUE", help="What you know of the target, e.g. engine_flags.slots=8."),
+    ] = None,
+    runs: RunsHere = None,
+    json: Json = False,
+) -> None:
+    """Import a result of vllm bench serve, GuideLLM, AIPerf or inference-perf, marked with what it lacks."""
+    from setpoint.experiments.imports import import_file
+    from setpoint.records.store import RunStore
+
+    records = import_file(file, RunStore(runs or context.obj), opt.flags(pin, option="--pin"))
+    if json:
+        emit_json([{"run": r.id, "exchanges": r.exchanges(["index"]).height, "notes": r.meta.notes} for r in records])
+        return
+    console = stdout()
+    for record in records:
+        console.print(f"{record.id}: {record.exchanges(['index']).height:,} exchanges", soft_wrap=True)
+    for note in records[0].meta.notes:
+        console.print(f"  {note}", soft_wrap=True)
+
+
 @app.command("report")
 def report(
     refs: Annotated[

@@ -90,6 +90,11 @@ class Connection(asyncio.Protocol):
         """Whether any byte of the current response has arrived."""
         return self._got_bytes
 
+    @property
+    def busy(self) -> bool:
+        """Whether a response is still awaited."""
+        return self._sink is not None
+
     def send(self, request: bytes, sink: Sink) -> None:
         """Writes one request; the response goes to ``sink``."""
         assert self._sink is None
@@ -104,6 +109,16 @@ class Connection(asyncio.Protocol):
         self._transport.write(request)
         if self._sending and self._transport.get_write_buffer_size() == 0:
             self.resume_writing()
+
+    def pause_reading(self) -> None:
+        """Takes no more bytes of the response for now: whoever reads it is slower."""
+        if self._transport is not None and self.open:
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Takes bytes again."""
+        if self._transport is not None and self.open:
+            self._transport.resume_reading()
 
     def abort(self) -> None:
         """Closes at once; the sink hears no more."""

@@ -159,6 +159,26 @@ TGI = (
     Series("preemptions", Kind.COUNTER, "events"),
     Series("ttft_sum", Kind.COUNTER, "s", caveat="has none"),
 )
+# NVIDIA's DCGM exporter. SM_ACTIVE and the other profiling fields are off in its default list of counters.
+GPU = (
+    _gauge(
+        "gpu_sm_active",
+        "ratio",
+        "DCGM_FI_PROF_SM_ACTIVE",
+        over=Over.MAX,
+        caveat="commented out in dcgm-exporter's default counters",
+    ),
+    _gauge("gpu_tensor_active", "ratio", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", over=Over.MAX),
+    _gauge("gpu_dram_active", "ratio", "DCGM_FI_PROF_DRAM_ACTIVE", over=Over.MAX),
+    _gauge(
+        "gpu_util",
+        "percent",
+        "DCGM_FI_DEV_GPU_UTIL",
+        over=Over.MAX,
+        caveat="a kernel was resident: saturates, never enough alone",
+    ),
+)
+GPU_PREFIX = "DCGM_FI_"
 
 SERIES: dict[str, tuple[Series, ...]] = {
     "vllm": VLLM,

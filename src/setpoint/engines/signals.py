@@ -12,7 +12,7 @@ from dataclasses import replace
 from prometheus_client.parser import text_string_to_metric_families
 
 from setpoint.client.client import Client, Response
-from setpoint.engines.series import NEEDS_FLAG, PATHS, PREFIXES, SERIES, Over, Series
+from setpoint.engines.series import GPU, GPU_PREFIX, NEEDS_FLAG, PATHS, PREFIXES, SERIES, Over, Series
 from setpoint.errors import TargetError
 from setpoint.records.signal import SignalRow, SignalState
 from setpoint.records.target import Target
@@ -88,6 +88,7 @@ class SignalSampler:
         target: With its metrics URL.
         engine: Name of the engine; recognised from its series when None.
         host: Reads signals of the host, beside the engine's.
+        gpu_url: Where a DCGM exporter is; its series are also found on the engine's own page.
         now: The monotonic clock.
     """
 
@@ -97,11 +98,13 @@ class SignalSampler:
         engine: str | None = None,
         *,
         host: Callable[[float], list[SignalRow]] | None = None,
+        gpu_url: str | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.engine = engine if engine in SERIES else None
         self._target = target
         self._host = host
+        self._gpu_url = gpu_url
         self._now = now
 
     async def __call__(self, origin_s: float) -> list[SignalRow]:
@@ -109,20 +112,41 @@ class SignalSampler:
         rows = self._host(self._now() - origin_s) if self._host is not None else []
         if self._target.metrics_url is not None:
             rows += await self._scrape(self._target.metrics_url, origin_s)
+        if self._gpu_url is not None:
+            rows += await self._scrape_gpu(self._gpu_url, origin_s)
         return rows
 
-    async def _scrape(self, url: str, origin_s: float) -> list[SignalRow]:
+    async def _read(self, url: str) -> Samples:
+        """The samples of one page.
+
+        Raises:
+            TargetError: it does not answer.
+            NotMetrics: it is something else.
+        """
         base, path = _split(url)
         key = self._target.api_key if base == _split(self._target.base_url)[0] else None  # for this server only
         client = Client(replace(self._target, base_url=base, api_key=key))
         try:
-            response = await client.fetch("GET", PATHS.get(self.engine or "", path), timeout_s=SCRAPE_LIMIT_S)
-            time_s = self._now() - origin_s
-            samples = parse_exposition(_text(response))
-        except (TargetError, NotMetrics) as error:
-            return self._failed(self._now() - origin_s, str(error))
+            return parse_exposition(_text(await client.fetch("GET", path, timeout_s=SCRAPE_LIMIT_S)))
         finally:
             await client.close()
+
+    async def _scrape_gpu(self, url: str, origin_s: float) -> list[SignalRow]:
+        try:
+            samples = await self._read(url)
+        except (TargetError, NotMetrics) as error:
+            time_s, short = self._now() - origin_s, str(error)[-80:]
+            return [_row(time_s, s.signal, None, SignalState.SCRAPE_FAILED, short) for s in GPU]
+        time_s = self._now() - origin_s
+        return [read_series(series, samples, time_s) for series in GPU]
+
+    async def _scrape(self, url: str, origin_s: float) -> list[SignalRow]:
+        own = PATHS.get(self.engine or "")
+        try:
+            samples = await self._read(url if own is None else f"{_split(url)[0]}{own}")
+        except (TargetError, NotMetrics) as error:
+            return self._failed(self._now() - origin_s, str(error))
+        time_s = self._now() - origin_s
         self.engine = self.engine or recognise(samples)
         if self.engine is None:
             return [_row(time_s, "scrape", None, SignalState.UNSUPPORTED, "no series of a known engine")]
@@ -130,6 +154,8 @@ class SignalSampler:
         flag = NEEDS_FLAG.get(self.engine)
         if flag is not None and all(row.state is SignalState.UNSUPPORTED for row in rows):
             return [_row(time_s, r.signal, None, SignalState.DISABLED, f"needs {flag}") for r in rows]
+        if self._gpu_url is None and any(name.startswith(GPU_PREFIX) for name in samples):
+            rows += [read_series(series, samples, time_s) for series in GPU]
         return rows
 
     def _failed(self, time_s: float, reason: str) -> list[SignalRow]:

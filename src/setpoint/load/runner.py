@@ -26,7 +26,7 @@ from setpoint.load.crew import Crew
 from setpoint.load.messages import Brief, Job, Stop, Tick
 from setpoint.load.prepare import Prepared, prepare
 from setpoint.load.progress import Listener, Phase, Tally
-from setpoint.load.spec import LoadSpec, Sampler
+from setpoint.load.spec import Beside, LoadSpec, Sampler
 from setpoint.metrics.judge import Doubt, client_bound, incomplete, judge_all, overall
 from setpoint.metrics.summary import Summary, summarise
 from setpoint.metrics.table import ExchangeTable
@@ -66,8 +66,8 @@ class Outcome:
 
     @property
     def state(self) -> State:
-        """Met when every promise is."""
-        return overall(self.verdicts)
+        """Met when every promise is that was measured here; a quality promise counts where answers were graded."""
+        return overall(v for v in self.verdicts if v.metric != "quality" or v.share is not None)
 
 
 @dataclass(slots=True)
@@ -174,6 +174,8 @@ class _Run:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._interrupt, crew)
         watching = [asyncio.create_task(self._watch(crew))]
+        if spec.beside is not None:
+            watching.append(asyncio.create_task(self._beside(spec.beside, crew, origin_s)))
         if self.sampler is not None:
             watching.append(asyncio.create_task(self._sample(self.sampler, origin_s)))
         self.phase = Phase.MEASURE
@@ -263,6 +265,17 @@ class _Run:
                     self.writer.log("ended_early", reason=why)
                     crew.stop(Stop.DRAIN)
 
+    async def _beside(self, beside: Beside, crew: Crew, origin_s: float) -> None:
+        """Work on the same target while the load runs; the load ends with it."""
+        live = self.live
+        await asyncio.sleep(max(0.0, origin_s - time.monotonic()))
+        try:
+            await beside(origin_s, self.writer)
+            live.ended_early = live.ended_early or "what was done beside the load is finished"
+        except SetpointError as error:
+            live.reason = live.reason or str(error)
+        crew.stop(Stop.DRAIN)
+
     async def _sample(self, sampler: Sampler, origin_s: float) -> None:
         """Reads signals every second; a reading that takes too long is a failed one."""
         due_s = time.monotonic()
@@ -299,7 +312,8 @@ class _Run:
             doubts.append(client_bound("; ".join(certificate.reasons)))
         if live.reason is not None:
             doubts.append(incomplete(live.reason))
-        verdicts = judge_all(promises, table, doubts=doubts, looks=spec.look is not None)
+        graded = RunRecord(writer.path).quality()
+        verdicts = judge_all(promises, table, doubts=doubts, looks=spec.look is not None, quality=graded)
         writer.update(
             client=certificate.record(),
             summary=summary.to_dict(),

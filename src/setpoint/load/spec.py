@@ -10,6 +10,7 @@ from setpoint.load.progress import Tally
 from setpoint.records.meta import Series
 from setpoint.records.signal import SignalRow
 from setpoint.records.target import Target
+from setpoint.records.writer import RunWriter
 from setpoint.workload.card import Workload
 from setpoint.workload.schedule import Schedule
 
@@ -21,6 +22,11 @@ Alive = Callable[[], str | None]
 
 Look = Callable[[Tally, Sequence[Brief]], str | None]
 """Sees the state of all workers and every finished exchange; says why the run may end now, or None."""
+
+Beside = Callable[[float, RunWriter], Awaitable[None]]
+"""Works on the target while the load runs and adds rows to its record; takes the run's origin and the writer.
+
+It is cancelled when the load ends first, and must have recorded what it left undone by then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +46,7 @@ class LoadSpec:
         series: The search or sweep that this run is a step of.
         alive: Whether the target has died.
         look: Whether the run may end early; looks are paid for in the verdicts.
+        beside: What else is done on the target meanwhile; the load ends with it.
     """
 
     card: Workload
@@ -54,6 +61,7 @@ class LoadSpec:
     series: Series | None = None
     alive: Alive | None = None
     look: Look | None = None
+    beside: Beside | None = None
 
     @property
     def tightest_limit_s(self) -> float | None:

@@ -8,10 +8,13 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import polars as pl
+
 from setpoint.metrics.estimate import ShareEstimate, estimate
 from setpoint.metrics.percentile import ascending, percentile
 from setpoint.metrics.promise import PromiseLike, definition_of, judged_rows, required_share
 from setpoint.metrics.proportion import samples_to_decide, samples_to_meet
+from setpoint.metrics.quality import judge_quality
 from setpoint.metrics.sequence import looks_to_decide
 from setpoint.metrics.table import ExchangeTable
 from setpoint.metrics.trials import Trials, trials_of
@@ -27,10 +30,12 @@ class Doubt:
     Attributes:
         reason: In words, for the reader of the verdict.
         spoils: The states that it turns into undecided.
+        of_grades: Whether it is a doubt about graded answers too, not only about times.
     """
 
     reason: str
     spoils: frozenset[State]
+    of_grades: bool = False
 
 
 def client_bound(reason: str) -> Doubt:
@@ -50,10 +55,17 @@ def still_growing(reason: str) -> Doubt:
 
 def incomplete(reason: str) -> Doubt:
     """Part of the schedule was not executed."""
-    return Doubt(f"run is incomplete: {reason}", frozenset({State.MET}))
+    return Doubt(f"run is incomplete: {reason}", frozenset({State.MET}), of_grades=True)
 
 
-def judge(promise: PromiseLike, table: ExchangeTable, *, doubts: Iterable[Doubt] = (), looks: bool = False) -> Verdict:
+def judge(
+    promise: PromiseLike,
+    table: ExchangeTable,
+    *,
+    doubts: Iterable[Doubt] = (),
+    looks: bool = False,
+    quality: pl.DataFrame | None = None,
+) -> Verdict:
     """The verdict on one promise over all measured exchanges of a table (the warm-up is left out).
 
     Args:
@@ -61,13 +73,13 @@ def judge(promise: PromiseLike, table: ExchangeTable, *, doubts: Iterable[Doubt]
         table: All exchanges of a run.
         doubts: What else makes a verdict unsafe (``client_bound``, ``cache_warm``, ``still_growing``, ...).
         looks: The run may have been stopped by looking at its data.
+        quality: Rows of ``quality.parquet``: what a quality promise is judged from.
     """
+    if str(promise.metric) == "quality":
+        return judge_quality(promise, quality, [(s, d.reason) for d in doubts if d.of_grades for s in d.spoils])
     table = judged_rows(promise, table.measured)
     required = required_share(promise)
-    try:
-        trials = trials_of(promise, table)
-    except KeyError:
-        return _unmeasured(promise, f"{promise.metric} is not measured by load; it needs its own suite")
+    trials = trials_of(promise, table)
     found = estimate(trials, table, looks=looks)
     if found.share is None or found.low is None or found.high is None:
         why = "no exchange was measured" if len(table) == 0 else f"no exchange has a {promise.metric} to judge"
@@ -112,6 +124,7 @@ def judge_all(
     *,
     doubts: Iterable[Doubt] = (),
     looks: bool = False,
+    quality: pl.DataFrame | None = None,
 ) -> list[Verdict]:
     """One verdict a promise, in the same order.
 
@@ -124,7 +137,7 @@ def judge_all(
         window = steady_window(table)
         if window.growing:
             doubts.append(still_growing(window.reason))
-    return [judge(promise, table, doubts=doubts, looks=looks) for promise in promises]
+    return [judge(promise, table, doubts=doubts, looks=looks, quality=quality) for promise in promises]
 
 
 def overall(verdicts: Iterable[Verdict]) -> State:

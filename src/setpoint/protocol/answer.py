@@ -89,6 +89,11 @@ class AnswerReader:
             self.seen.malformed = f"the body exceeds {limit} bytes"
 
     @property
+    def streams(self) -> bool | None:
+        """Whether the answer is a stream; None until its header or its first byte has told."""
+        return True if self._sse is not None else False if self._body is not None else None
+
+    @property
     def finished(self) -> bool:
         """Whether the dialect's own end was seen, so that closing the connection loses nothing."""
         return self.seen.terminal or self.seen.error is not None

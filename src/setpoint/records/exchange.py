@@ -70,7 +70,8 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True):
         completion_tokens: As the server counted; None when it did not say.
         cached_tokens: Prompt tokens that the server took from its cache; None when it did not say.
         reasoning_tokens: As the server counted.
-        tokens_source: ``usage`` when the server counted the completion, ``chunks`` when deltas were counted.
+        tokens_source: ``usage`` when the server counted the completion, ``chunks`` when deltas were counted,
+            ``tool`` when another load generator counted and does not say how.
         visible_chars: Characters of content and tool arguments.
         reasoning_chars: Characters of reasoning.
         tool_calls: Number of tool calls in the answer.

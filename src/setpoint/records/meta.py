@@ -81,6 +81,7 @@ class RunMeta(msgspec.Struct, frozen=True, kw_only=True):
         summary: What ``metrics.summarise`` said when the run was closed.
         verdicts: What ``metrics.judge_all`` said.
         notes: Sentences for the reader of the record.
+        quality: What an evaluation found beside the rows (suites, controls, serving checks); None without one.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -99,6 +100,7 @@ class RunMeta(msgspec.Struct, frozen=True, kw_only=True):
     summary: dict[str, Any] | None = None
     verdicts: list[dict[str, Any]] = []
     notes: list[str] = []
+    quality: dict[str, Any] | None = None
 
 
 class _Version(msgspec.Struct):

@@ -19,6 +19,7 @@ from setpoint.errors import RecordError
 from setpoint.records.exchange import Exchange
 from setpoint.records.files import replace_file
 from setpoint.records.journal import cannot_write
+from setpoint.records.quality import DistributionRow, QualityRow
 from setpoint.records.signal import SignalRow
 
 BATCH_ROWS = 4096
@@ -72,6 +73,37 @@ SIGNAL_SCHEMA = pl.Schema(
         "value": pl.Float64,
         "state": pl.String,
         "source": pl.String,
+    }
+)
+QUALITY_SCHEMA = pl.Schema(
+    {
+        "suite": pl.String,
+        "suite_digest": pl.String,
+        "required_coverage": pl.Float64,
+        "task": pl.String,
+        "family": pl.String,
+        "epoch": pl.Int32,
+        "grader": pl.String,
+        "score": pl.Float64,
+        "blame": pl.String,
+        "reason": pl.String,
+        "outcome": pl.String,
+        "started_s": pl.Float64,
+        "first_visible_s": pl.Float64,
+        "done_s": pl.Float64,
+        "completion_tokens": pl.Int64,
+        "digest": pl.String,
+        "under_load": pl.Boolean,
+    }
+)
+DISTRIBUTION_SCHEMA = pl.Schema(
+    {
+        "text": pl.String,
+        "position": pl.Int32,
+        "repeat": pl.Int32,
+        "rank": pl.Int32,
+        "token": pl.String,
+        "logprob": pl.Float64,
     }
 )
 
@@ -202,3 +234,5 @@ def _unreadable(path: Path, error: Exception) -> RecordError:
 _DEFAULTED = tuple(f.name for f in msgspec.structs.fields(Exchange) if f.default is not msgspec.NODEFAULT)
 assert tuple(EXCHANGE_SCHEMA) == struct_names(Exchange)
 assert tuple(SIGNAL_SCHEMA) == struct_names(SignalRow)
+assert tuple(QUALITY_SCHEMA) == struct_names(QualityRow)
+assert tuple(DISTRIBUTION_SCHEMA) == struct_names(DistributionRow)

@@ -28,7 +28,15 @@ EXPECTED = (
 )
 
 # What follows from other pins and differs with them.
-FOLLOWS = {"schedule_digest": ("load", "schedule_seed", "card_digest")}
+FOLLOWS = {
+    "schedule_digest": ("load", "schedule_seed", "card_digest"),
+    "model_file": ("model",),
+    "model_revision": ("model",),
+    "model_source": ("model",),
+    "converted_from": ("model",),
+    "precision": ("model",),
+    "licence": ("model",),
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,9 @@ from setpoint.records.journal import JournalReader
 from setpoint.records.meta import RunMeta, Status, read_meta
 from setpoint.records.parquet import (
     BATCH_ROWS,
+    DISTRIBUTION_SCHEMA,
     EXCHANGE_SCHEMA,
+    QUALITY_SCHEMA,
     SIGNAL_SCHEMA,
     empty_frame,
     exchanges_of,
@@ -26,6 +28,7 @@ from setpoint.records.parquet import (
     read_parquet,
     read_parquet_batches,
 )
+from setpoint.records.quality import DistributionRow, QualityRow
 from setpoint.records.signal import SignalRow
 
 META = "run.json"
@@ -34,6 +37,10 @@ SIGNALS = "signals.parquet"
 LOG = "log.jsonl"
 LOCK = ".writing"
 SIGNAL_JOURNAL = "signals.journal"
+QUALITY = "quality.parquet"
+QUALITY_JOURNAL = "quality.journal"
+DISTRIBUTIONS = "distributions.parquet"
+DISTRIBUTION_JOURNAL = "distributions.journal"
 GONE = "the process that wrote it ended without closing it"
 
 
@@ -159,12 +166,31 @@ class RunRecord:
         Raises:
             RecordError: The rows cannot be read.
         """
-        if (self.path / SIGNALS).exists():
-            return read_parquet(self.path / SIGNALS, SIGNAL_SCHEMA)
-        journal = self.path / SIGNAL_JOURNAL
-        rows = JournalReader(journal).rows(SignalRow) if journal.exists() else iter(())
-        frames = frames_of(rows, SIGNAL_SCHEMA, BATCH_ROWS)
-        return pl.concat([empty_frame(SIGNAL_SCHEMA), *frames]).sort("time_s", maintain_order=True)
+        return self._sheet(SIGNALS, SIGNAL_JOURNAL, SignalRow, SIGNAL_SCHEMA).sort("time_s", maintain_order=True)
+
+    def quality(self) -> pl.DataFrame:
+        """Graded answers in order of grading (see ``QualityRow``); no rows when nothing was graded.
+
+        Raises:
+            RecordError: The rows cannot be read.
+        """
+        return self._sheet(QUALITY, QUALITY_JOURNAL, QualityRow, QUALITY_SCHEMA)
+
+    def distributions(self) -> pl.DataFrame:
+        """Token distributions after pinned texts (see ``DistributionRow``); no rows when none were taken.
+
+        Raises:
+            RecordError: The rows cannot be read.
+        """
+        return self._sheet(DISTRIBUTIONS, DISTRIBUTION_JOURNAL, DistributionRow, DISTRIBUTION_SCHEMA)
+
+    def _sheet(self, file: str, journal_name: str, kind: type[msgspec.Struct], schema: pl.Schema) -> pl.DataFrame:
+        """Rows of one kind: from Parquet, else from the journal, else none."""
+        if (self.path / file).exists():
+            return read_parquet(self.path / file, schema)
+        journal = self.path / journal_name
+        rows = JournalReader(journal).rows(kind) if journal.exists() else iter(())
+        return pl.concat([empty_frame(schema), *frames_of(rows, schema, BATCH_ROWS)])
 
     def log(self) -> list[dict[str, Any]]:
         """Events in order of writing; a torn last line is left out.

@@ -15,12 +15,23 @@ from setpoint.records.exchange import Exchange
 from setpoint.records.files import replace_bytes
 from setpoint.records.journal import Journal, JournalReader, cannot_write
 from setpoint.records.meta import RunMeta, Status, encode_meta
-from setpoint.records.parquet import EXCHANGE_SCHEMA, SIGNAL_SCHEMA, write_parquet
+from setpoint.records.parquet import (
+    DISTRIBUTION_SCHEMA,
+    EXCHANGE_SCHEMA,
+    QUALITY_SCHEMA,
+    SIGNAL_SCHEMA,
+    write_parquet,
+)
+from setpoint.records.quality import DistributionRow, QualityRow
 from setpoint.records.record import (
+    DISTRIBUTION_JOURNAL,
+    DISTRIBUTIONS,
     EXCHANGES,
     LOCK,
     LOG,
     META,
+    QUALITY,
+    QUALITY_JOURNAL,
     SIGNAL_JOURNAL,
     SIGNALS,
     RunRecord,
@@ -55,6 +66,8 @@ class RunWriter:
         self.meta = meta
         self._journals: dict[int, Journal[Exchange]] = {}
         self._signals: Journal[SignalRow] | None = None
+        self._quality: Journal[QualityRow] | None = None
+        self._distributions: Journal[DistributionRow] | None = None
         self._lock, self._log = -1, -1
         try:
             self._lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -96,6 +109,30 @@ class RunWriter:
             self._signals = Journal(self.path / SIGNAL_JOURNAL)
         for row in rows:
             self._signals.append(row)
+
+    def quality(self, rows: Iterable[QualityRow]) -> None:
+        """Append graded answers.
+
+        Raises:
+            RecordError: The file system refused.
+        """
+        self._must_be_open()
+        if self._quality is None:
+            self._quality = Journal(self.path / QUALITY_JOURNAL)
+        for row in rows:
+            self._quality.append(row)
+
+    def distributions(self, rows: Iterable[DistributionRow]) -> None:
+        """Append token distributions.
+
+        Raises:
+            RecordError: The file system refused.
+        """
+        self._must_be_open()
+        if self._distributions is None:
+            self._distributions = Journal(self.path / DISTRIBUTION_JOURNAL)
+        for row in rows:
+            self._distributions.append(row)
 
     def log(self, event: str, **fields: object) -> None:
         """Append one event with the wall-clock time; credentials in its fields are redacted.
@@ -185,15 +222,17 @@ class RunWriter:
             raise
         finally:
             self._release()
-        for path in [*exchange_journals(self.path), self.path / SIGNAL_JOURNAL]:
+        sheets = (SIGNAL_JOURNAL, QUALITY_JOURNAL, DISTRIBUTION_JOURNAL)
+        for path in [*exchange_journals(self.path), *(self.path / name for name in sheets)]:
             path.unlink(missing_ok=True)
         return RunRecord(self.path)
 
     def _convert(self) -> None:
         for journal in self._journals.values():
             journal.close()
-        if self._signals is not None:
-            self._signals.close()
+        for sheet in (self._signals, self._quality, self._distributions):
+            if sheet is not None:
+                sheet.close()
         readers = [JournalReader(path) for path in exchange_journals(self.path)]
         write_parquet(self.path / EXCHANGES, (row for r in readers for row in r.rows(Exchange)), EXCHANGE_SCHEMA)
         torn = sum(r.torn for r in readers)
@@ -202,6 +241,12 @@ class RunWriter:
         journal_path = self.path / SIGNAL_JOURNAL
         signal_rows = JournalReader(journal_path).rows(SignalRow) if journal_path.exists() else iter(())
         write_parquet(self.path / SIGNALS, signal_rows, SIGNAL_SCHEMA)
+        graded = self.path / QUALITY_JOURNAL
+        if graded.exists():
+            write_parquet(self.path / QUALITY, JournalReader(graded).rows(QualityRow), QUALITY_SCHEMA)
+        taken = self.path / DISTRIBUTION_JOURNAL
+        if taken.exists():
+            write_parquet(self.path / DISTRIBUTIONS, JournalReader(taken).rows(DistributionRow), DISTRIBUTION_SCHEMA)
 
     def _try_to_mark(self) -> None:
         """Mark the run incomplete where the disk still takes a small file; a reader finds out by the lock else."""

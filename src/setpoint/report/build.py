@@ -6,12 +6,15 @@ from typing import Any
 
 from setpoint.errors import UsageError
 from setpoint.metrics.capacity import highest_met, lowest_missed, overall_state, undecided_between
+from setpoint.metrics.quality import score_suites
 from setpoint.metrics.verdict import State, Verdict
 from setpoint.records.plans import find_plan
 from setpoint.records.record import RunRecord
 from setpoint.records.store import RunStore
 from setpoint.report import sections
 from setpoint.report.content import LoadVerdicts, RecordFacts, Report, VerdictRow
+from setpoint.report.hypothesis import diagnosis_of
+from setpoint.report.quality import is_evaluation
 from setpoint.report.step import Step, in_order
 from setpoint.units import format_duration, format_number, format_share
 
@@ -31,18 +34,26 @@ def build(records: Sequence[RunRecord], plan: Mapping[str, Any] | None = None) -
     cards = {r.meta.card_name for r in records}
     if len(cards) > 1:
         raise UsageError(f"These runs are of different cards: {', '.join(sorted(cards))}.", fix="Report on one card.")
-    steps = in_order(list(records))
+    probes = [r for r in records if r.meta.pins.get("probe") is not None]
+    evaluations = [r for r in records if is_evaluation(r)]
+    loads = [r for r in records if r not in probes and r not in evaluations]
+    steps = in_order(loads or evaluations, evaluations)
+    if not steps:
+        raise UsageError("These runs are probes of a diagnosis.", fix="Report on the run that they explain.")
+    all_steps = [*steps, *(in_order(evaluations) if loads else []), *in_order(probes)]
     pivots = _pivots(steps)
     newest = max(records, key=lambda r: r.meta.created)
     target = newest.meta.target
     return Report(
         title=f"{newest.meta.card_name} on {target.get('model', 'an unknown model')}",
         created=newest.meta.created[:19].replace("T", " ") + " UTC",
-        headline=_headline(steps) + _incomplete(steps),
-        state=overall_state(steps),
-        verdicts=tuple(_load_verdicts(s) for s in pivots),
-        sections=sections.all_sections(steps, pivots, plan),
-        records=tuple(_record_facts(s) for s in steps),
+        headline=" ".join(
+            [*([_headline(steps)] if loads else []), *_quality(steps, evaluations), *_incomplete(all_steps)]
+        ),
+        state=_state(steps) if loads else steps[-1].state,
+        verdicts=tuple(_load_verdicts(s) for s in pivots if loads or s.verdicts),
+        sections=sections.all_sections(steps, pivots, diagnosis_of(steps, probes), evaluations, plan),
+        records=tuple(_record_facts(s) for s in all_steps),
     )
 
 
@@ -56,9 +67,37 @@ def planned(runs: Path, records: Sequence[RunRecord]) -> dict[str, Any] | None:
     return find_plan(runs, meta.card_name, str(meta.target.get("model", "")))
 
 
+def _state(steps: Sequence[Step]) -> State:
+    """Of the loads, and of quality promises, which hold at any load."""
+    quality = {v.state for v in steps[-1].verdicts if v.metric == "quality"}
+    found = overall_state(steps)
+    if State.MISSED in quality:
+        return State.MISSED
+    return State.UNDECIDED if State.UNDECIDED in quality and found is State.MET else found
+
+
+def _quality(steps: Sequence[Step], evaluations: Sequence[RunRecord]) -> list[str]:
+    """One sentence a quality promise; scores where nothing was promised."""
+    promised = [v for v in steps[-1].verdicts if v.metric == "quality"]
+    if promised:
+        return [
+            f"{v.promise} is {v.state}." if v.state is not State.UNDECIDED else f"{v.promise} is undecided: {v.reason}."
+            for v in promised
+        ]
+    scores = [s for r in evaluations for s in score_suites(r.quality())]
+    return [
+        f"Suite {s.suite} scores {format_share(s.score)}, and nothing was promised." if s.score is not None
+        else f"Suite {s.suite} could not be measured."
+        for s in scores
+    ] or (["Nothing was graded; see the contracts of the server."] if evaluations else [])  # fmt: skip
+
+
 def with_series(store: RunStore, records: list[RunRecord]) -> list[RunRecord]:
-    """The records, and all others of the series that they belong to."""
-    wanted = {r.meta.series.id for r in records if r.meta.series is not None}
+    """The records, and all others of the series that they belong to.
+
+    But for an experiment's: its arms are different targets.
+    """
+    wanted = {r.meta.series.id for r in records if r.meta.series is not None and r.meta.series.kind != "experiment"}
     if not wanted:
         return records
     known = {r.id for r in records}
@@ -96,10 +135,10 @@ def _headline(steps: Sequence[Step]) -> str:
     return f"Undecided at {best.words}. {reason}.{takes}"
 
 
-def _incomplete(steps: Sequence[Step]) -> str:
+def _incomplete(steps: Sequence[Step]) -> list[str]:
     """What ended a run before its time, in its first line; the whole of it is with the records."""
     reasons = dict.fromkeys(str(s.record.meta.reason).splitlines()[0] for s in steps if s.record.meta.reason)
-    return "".join(f" Incomplete: {reason.rstrip('.')}." for reason in reasons)
+    return [f"Incomplete: {reason.rstrip('.')}." for reason in reasons]
 
 
 def _left_open(steps: Sequence[Step]) -> str:
@@ -163,7 +202,12 @@ def _record_facts(step: Step) -> RecordFacts:
 def _reproduce(step: Step) -> str:
     """The command that makes such a run again; the card is in run.json."""
     meta, schedule = step.record.meta, step.record.meta.schedule
+    if meta.pins.get("probe") is not None:
+        return f"setpoint diagnose {meta.target.get('base_url', 'URL')} --card {meta.card_name}.yaml"
     parts = ["setpoint bench", f"{meta.card_name}.yaml"]
+    if is_evaluation(step.record):
+        parts = ["setpoint eval", *([f"{meta.card_name}.yaml"] if meta.card else [])]
+        parts += [f"--suite {name}" for name in meta.pins.get("suites", {})]
     engine = meta.pins.get("engine")
     if engine and meta.pins.get("engine_flags") is not None:
         parts.append(f"--engine {engine}")

@@ -3,13 +3,16 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from setpoint.diagnosis.diagnosis import Diagnosis
+from setpoint.experiments.plan import rank
 from setpoint.metrics.summary import Distribution
 from setpoint.metrics.verdict import Origin, State
+from setpoint.records.record import RunRecord
 from setpoint.report import charts
 from setpoint.report.content import Block, Cell, Fact, Facts, Section, Table, Text, cells
-from setpoint.report.experiments import PROPOSALS
-from setpoint.report.hypothesis import suspect
+from setpoint.report.hypothesis import hypothesis_blocks
 from setpoint.report.plan import plan_facts
+from setpoint.report.quality import quality_blocks
 from setpoint.report.step import Step, one_per_load
 from setpoint.units import format_duration, format_number, format_share
 
@@ -18,15 +21,19 @@ QUANTILES = (0.5, 0.95, 0.99)
 
 
 def all_sections(
-    steps: Sequence[Step], pivots: Sequence[Step], plan: Mapping[str, Any] | None = None
+    steps: Sequence[Step],
+    pivots: Sequence[Step],
+    found: Diagnosis,
+    evaluations: Sequence[RunRecord] = (),
+    plan: Mapping[str, Any] | None = None,
 ) -> tuple[Section, ...]:
     """The six, in order."""
     return (
-        Section("Workload assumptions and what is not measured", tuple(_assumptions(steps))),
+        Section("Workload assumptions and what is not measured", tuple(_assumptions(steps, evaluations))),
         Section("Targets and baseline", (*_baseline(steps, pivots), *(() if plan is None else (plan_facts(plan),)))),
-        Section("Main bottleneck hypothesis", tuple(_hypothesis(steps))),
-        Section("Ranked experiments", tuple(_experiments(steps))),
-        Section("Acceptance criteria", tuple(_acceptance(steps, pivots))),
+        Section("Main bottleneck hypothesis", tuple(hypothesis_blocks(found))),
+        Section("Ranked experiments", tuple(_experiments(found, steps))),
+        Section("Acceptance criteria", tuple(_acceptance(steps, pivots, evaluations))),
         Section("Vendors, models and versions", tuple(_versions(steps))),
     )
 
@@ -34,7 +41,7 @@ def all_sections(
 # 1
 
 
-def _assumptions(steps: Sequence[Step]) -> list[Block]:
+def _assumptions(steps: Sequence[Step], evaluations: Sequence[RunRecord]) -> list[Block]:
     last = steps[-1]
     card, meta = last.card, last.record.meta
     if card is None:
@@ -95,7 +102,7 @@ def _assumptions(steps: Sequence[Step]) -> list[Block]:
     )
     if notes:
         blocks.append(Text("Noted while measuring: " + " ".join(notes)))
-    blocks.append(Text("Not measured: " + "; ".join(_not_measured(steps)) + "."))
+    blocks.append(Text("Not measured: " + "; ".join(_not_measured(steps, evaluations)) + "."))
     return blocks
 
 
@@ -122,9 +129,10 @@ def _name(share: float) -> str:
     return {0.0: "min", 1.0: "max"}.get(share, f"p{share * 100:g}")
 
 
-def _not_measured(steps: Sequence[Step]) -> list[str]:
+def _not_measured(steps: Sequence[Step], evaluations: Sequence[RunRecord]) -> list[str]:
+    graded = any(r.meta.quality is not None for r in (*evaluations, *(s.record for s in steps)))
     out = [
-        "quality of the answers",
+        *([] if graded else ["quality of the answers"]),
         "cost",
         "security",
         "recovery from failures",
@@ -258,47 +266,40 @@ def _duration(value: float | None) -> str:
     return "n too small" if value is None else format_duration(value)
 
 
-# 3 and 4
+# 4
 
 
-def _hypothesis(steps: Sequence[Step]) -> list[Block]:
-    found = suspect(steps)
-    facts = tuple(
-        Fact(f"evidence {i}", text, Origin.MEASURED, "run.json: summary; signals.parquet")
-        for i, text in enumerate(found.evidence, 1)
-    )
-    blocks: list[Block] = [Text(found.statement)]
-    if facts:
-        blocks.append(Facts("Evidence", facts))
-    blocks.append(Text(f"The probe that would refute it: {found.probe}"))
-    blocks.append(
-        Text(
-            "This is a suspicion from simple rules (a latency that doubles between loads has risen), not a proof: the probe has not been run."
+SHOWN_PROPOSALS = 6
+
+
+def _experiments(found: Diagnosis, steps: Sequence[Step]) -> list[Block]:
+    subject = next((s for s in steps if s.record.id == found.subject), steps[-1])
+    proposals = rank(found, subject.record.meta.pins)
+    rows = tuple(
+        cells(
+            [
+                str(i),
+                p.title if p.change is None else f"{p.title} ({p.change})",
+                p.expected,
+                p.price if p.quality_check == "none" else f"{p.price}. Check: {p.quality_check}",
+                p.refuted_by,
+            ]
         )
+        for i, p in enumerate(proposals[:SHOWN_PROPOSALS], 1)
     )
-    return blocks
-
-
-def _experiments(steps: Sequence[Step]) -> list[Block]:
-    found = suspect(steps)
-    rows = tuple(cells([str(i), p.change, p.effect, p.price]) for i, p in enumerate(PROPOSALS[found.name], 1))
-    note = "One variable at a time; each must be measured against this baseline before it is believed."
-    return [
-        Table(
-            "What to try next",
-            ("", "change", "expected gain", "price"),
-            rows,
-            Origin.ASSUMED,
-            f"rules for the hypothesis {found.name}",
-            note,
-        )
-    ]
+    note = (
+        "One variable at a time; a gain is an expectation to rank by, and believed when `setpoint experiment run` has"
+        f" shown it. Sources: {'; '.join(dict.fromkeys(p.source for p in proposals[:SHOWN_PROPOSALS]))}."
+    )
+    names = ", ".join(f.name for f in found.supported) or "nothing supported yet"
+    columns = ("", "change", "expected gain", "price", "would be refuted by")
+    return [Table("What to try next", columns, rows, Origin.ASSUMED, f"playbook, ranked for {names}", note)]
 
 
 # 5
 
 
-def _acceptance(steps: Sequence[Step], pivots: Sequence[Step]) -> list[Block]:
+def _acceptance(steps: Sequence[Step], pivots: Sequence[Step], evaluations: Sequence[RunRecord]) -> list[Block]:
     rows = []
     for step in pivots:
         for verdict in step.verdicts:
@@ -314,7 +315,7 @@ def _acceptance(steps: Sequence[Step], pivots: Sequence[Step]) -> list[Block]:
             )
     areas = {row[0].text for row in rows}
     open_areas = (
-        ("quality", "a quality floor is not measured by load", "an evaluation suite on the same answers"),
+        ("quality", "no promise in the card", "add `quality(core) >= 40%`"),
         ("reliability", "no promise in the card", "add `answered >= 99%`"),
         ("security", "no denial matrix was run", "probes of a gateway in front of the engine"),
         ("cost", "no price of this hardware is known", "a price per hour and the budget in the card's constraints"),
@@ -341,6 +342,8 @@ def _acceptance(steps: Sequence[Step], pivots: Sequence[Step]) -> list[Block]:
             "run.json: verdicts",
         )
     ]
+    own = [s.record for s in steps if s.record not in evaluations]
+    blocks += quality_blocks([*evaluations, *own])
     blocks.append(_certificates(steps))
     return blocks
 

@@ -14,15 +14,22 @@ from setpoint.metrics.summary import Summary, summarise
 from setpoint.metrics.table import ExchangeTable
 from setpoint.metrics.verdict import State, Verdict
 from setpoint.records.record import RunRecord
+from setpoint.report.quality import is_evaluation, verdicts_of
 from setpoint.units import format_number
 from setpoint.workload.card import Workload
 
 
 @dataclass(frozen=True)
 class Step:
-    """A run of a series, or the only one."""
+    """A run of a series, or the only one.
+
+    Attributes:
+        record: The run.
+        evaluations: Evaluations of the same target: they decide quality promises that load cannot show.
+    """
 
     record: RunRecord
+    evaluations: tuple[RunRecord, ...] = ()
 
     @cached_property
     def card(self) -> Workload | None:
@@ -42,7 +49,11 @@ class Step:
 
     @cached_property
     def verdicts(self) -> list[Verdict]:
-        """As recorded; judged anew, with doubt, where the run was never closed."""
+        """As recorded; judged anew, with doubt, where the run was never closed. Quality also from the evaluations."""
+        graded = verdicts_of(self.evaluations)
+        return [graded[v.promise][1] if v.share is None and v.promise in graded else v for v in self._own_verdicts()]
+
+    def _own_verdicts(self) -> list[Verdict]:
         stored = self.record.meta.verdicts
         if stored:
             with contextlib.suppress(msgspec.ValidationError):
@@ -50,12 +61,13 @@ class Step:
         if self.card is None:
             return []
         doubt = incomplete(self.record.meta.reason or "it was not closed")
-        return judge_all(self.card.promises, ExchangeTable.from_record(self.record), doubts=[doubt])
+        table = ExchangeTable.from_record(self.record)
+        return judge_all(self.card.promises, table, doubts=[doubt], quality=self.record.quality())
 
     @property
     def state(self) -> State:
-        """Of all promises."""
-        return overall(self.verdicts)
+        """Of all promises that were measured: a quality promise that nobody measured is told beside it."""
+        return overall(v for v in self.verdicts if v.metric != "quality" or v.share is not None)
 
     @property
     def load(self) -> float:
@@ -74,6 +86,8 @@ class Step:
     @property
     def words(self) -> str:
         """The load in words."""
+        if is_evaluation(self.record):
+            return "no load"
         if self.closed:
             return f"{self.load:.0f} users"
         return f"{format_number(self.load)} requests/s" if self.load else "an unknown load"
@@ -88,17 +102,6 @@ class Step:
         """Signal readings."""
         return self.record.signals()
 
-    def signal_mean(self, name: str) -> float | None:
-        """Mean of a signal while requests were sent; None without readings."""
-        window = self.summary.window
-        frame = self.signals.filter(
-            (pl.col("signal") == name)
-            & pl.col("value").is_not_null()
-            & pl.col("time_s").is_between(window.start_s, window.end_s)
-        )
-        mean = frame["value"].mean()
-        return float(mean) if isinstance(mean, int | float) else None
-
     def percentile(self, metric: str, quantile: float) -> float | None:
         """A percentile of the summary; None where it was not computed or the sample cannot bound it."""
         distribution = self.summary.distributions.get(metric)
@@ -106,9 +109,9 @@ class Step:
         return None if found is None else found.value
 
 
-def in_order(records: list[RunRecord]) -> list[Step]:
+def in_order(records: list[RunRecord], evaluations: Sequence[RunRecord] = ()) -> list[Step]:
     """Steps by load, then by time."""
-    return sorted((Step(r) for r in records), key=lambda s: (s.load, s.record.id))
+    return sorted((Step(r, tuple(evaluations)) for r in records), key=lambda s: (s.load, s.record.id))
 
 
 def one_per_load(steps: Sequence[Step]) -> list[Step]:

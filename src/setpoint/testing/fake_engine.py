@@ -121,11 +121,15 @@ class FakeProtocol(asyncio.Protocol):
         words = asked.words()
         wanted = asked.max_completion_tokens or asked.max_tokens or script.output_tokens
         forced = asked.ignore_eos and script.honours_ignore_eos
-        count = wanted if forced else min(wanted, script.output_tokens)
+        said = fake_wire.scripted(asked, script)
+        length = script.output_tokens if said is None else len(fake_wire.pieces(said.text))
+        count = wanted if forced and said is None else min(wanted, length)
         if len(words) + script.template_tokens + count > script.context_tokens:
             self._reply(400, fake_wire.error("exceed_context_size_error"))
             return
         wire = fake_wire.DIALECTS[path](script, len(words) + script.template_tokens, count < wanted)
+        if said is not None:
+            wire.say(said, count)
         if fault is not None and fault.kind is FaultKind.FREEZE:
             return
         await self._answer(wire, words, count, stream=asked.stream, fault=fault)

@@ -1,11 +1,12 @@
 """The bytes of a fake engine's answers, one class a dialect."""
 
+import re
 from collections.abc import Callable
 from typing import Annotated, Any
 
 import msgspec
 
-from setpoint.testing.script import FaultKind, Script
+from setpoint.testing.script import FaultKind, Said, Script, said_key
 
 WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight")
 BAD_ARGUMENTS = '{"query": "never closed'
@@ -43,6 +44,19 @@ def _text_of(content: object) -> str:
     return "" if content is None else str(content)
 
 
+def scripted(asked: Asked, script: Script) -> Said | None:
+    """The scripted answer to a chat request; None where the engine counts."""
+    if not script.answers or not asked.messages:
+        return None
+    last = _text_of(asked.messages[-1].get("content"))
+    return script.answers.get(said_key(last)) or script.answers.get("")
+
+
+def pieces(text: str) -> list[str]:
+    """A text as tokens: words with the space before them."""
+    return re.findall(r"\s*\S+|\s+$", text)
+
+
 def _event(data: object, name: str | None = None) -> bytes:
     head = f"event: {name}\n".encode() if name else b""
     return head + b"data: " + msgspec.json.encode(data) + b"\n\n"
@@ -65,6 +79,15 @@ class Wire:
         self.prompt_tokens = prompt_tokens
         self.reason = "stop" if stops else "length"
         self.cached_tokens = 0
+        self.said: list[str] | None = None
+        self.call: Said | None = None
+
+    def say(self, said: Said, count: int) -> None:
+        """Answers with a scripted text, cut at ``count`` tokens, or with a scripted tool call."""
+        self.said = pieces(said.text)[:count]
+        self.call = said if said.tool else None
+        if self.call is not None and self.reason == "stop":
+            self.reason = "tool_calls"
 
     def found(self, cached_tokens: int) -> None:
         """Prompt tokens that came from the prefix cache; told in the usage of OpenAI's dialects."""
@@ -88,8 +111,19 @@ class Wire:
 
     def token(self, number: int, *, hidden: bool) -> bytes:
         """One token."""
-        word = f" {WORDS[number % len(WORDS)]}"
-        return _event(self._choice({"reasoning_content" if hidden else "content": word}))
+        return _event(self._choice({"reasoning_content" if hidden else "content": self._word(number, hidden=hidden)}))
+
+    def _word(self, number: int, *, hidden: bool) -> str:
+        return f" {WORDS[number % len(WORDS)]}" if self.said is None or hidden else self.said[number]
+
+    def _text(self, first: int, end: int, fault: FaultKind | None, *, hidden: bool = False) -> str:
+        if fault in (FaultKind.EMPTY, FaultKind.BAD_TOOL):
+            return ""
+        return "".join(self._word(number, hidden=hidden) for number in range(first, end))
+
+    def _call(self) -> dict[str, Any]:
+        assert self.call is not None
+        return {"index": 0, "id": "call_1", "function": {"name": self.call.tool, "arguments": self.call.arguments}}
 
     def bad_tool(self) -> bytes:
         """A tool call that nobody can execute."""
@@ -98,7 +132,8 @@ class Wire:
 
     def end(self, tokens: int, hidden: int) -> bytes:
         """Finish reason, usage, terminal event."""
-        out = _event(self._choice({}, self.reason))
+        out = b"" if self.call is None else _event(self._choice({"tool_calls": [self._call()]}))
+        out += _event(self._choice({}, self.reason))
         if self.script.reports_usage:
             out += _event({"object": f"{self.kind}.chunk", "choices": [], "usage": self._usage(tokens, hidden)})
         return out + b"data: [DONE]\n\n"
@@ -113,9 +148,11 @@ class Wire:
 
     def whole(self, tokens: int, hidden: int, fault: FaultKind | None) -> bytes:
         """The answer in one JSON document, with what a fault does to it."""
-        message: dict[str, Any] = {"role": "assistant", "content": _text(hidden, tokens, fault)}
+        message: dict[str, Any] = {"role": "assistant", "content": self._text(hidden, tokens, fault)}
         if hidden:
-            message["reasoning_content"] = _text(0, hidden, fault)
+            message["reasoning_content"] = self._text(0, hidden, fault, hidden=True)
+        if self.call is not None:
+            message["tool_calls"] = [self._call()]
         if fault is FaultKind.BAD_TOOL:
             message["tool_calls"] = [{"id": "call_1", "function": {"name": "tool_0", "arguments": BAD_ARGUMENTS}}]
         return self._document({"message": message}, tokens, hidden, fault)
@@ -139,7 +176,7 @@ class CompletionsWire(Wire):
 
     def whole(self, tokens: int, hidden: int, fault: FaultKind | None) -> bytes:
         """The answer in one JSON document."""
-        return self._document({"text": _text(hidden, tokens, fault)}, tokens, hidden, fault)
+        return self._document({"text": self._text(hidden, tokens, fault)}, tokens, hidden, fault)
 
 
 class EmbeddingsWire(Wire):
@@ -173,7 +210,7 @@ class MessagesWire(Wire):
         """One token, in a block of its kind."""
         kind = "thinking" if hidden else "text"
         out = self._enter(kind, {"type": kind, kind: ""})
-        delta = {"type": f"{kind}_delta", kind: f" {WORDS[number % len(WORDS)]}"}
+        delta = {"type": f"{kind}_delta", kind: self._word(number, hidden=hidden)}
         event = {"type": "content_block_delta", "index": self._index, "delta": delta}
         return out + _event(event, "content_block_delta")
 
@@ -203,10 +240,10 @@ class MessagesWire(Wire):
         """The message in one JSON document. A tool's input is an object here, so a bad one is one without a name."""
         content: list[dict[str, Any]] = []
         if hidden:
-            content.append({"type": "thinking", "thinking": _text(0, hidden, fault)})
+            content.append({"type": "thinking", "thinking": self._text(0, hidden, fault, hidden=True)})
         if fault is FaultKind.BAD_TOOL:
             content.append({"type": "tool_use", "id": "call_1", "name": "", "input": {}})
-        if text := _text(hidden, tokens, fault):
+        if text := self._text(hidden, tokens, fault):
             content.append({"type": "text", "text": text})
         reason = None if fault is FaultKind.TRUNCATE else self.reason
         document: dict[str, Any] = {"type": "message", "content": content, "stop_reason": reason}
@@ -227,12 +264,6 @@ class MessagesWire(Wire):
             return b""
         self._open = None
         return _event({"type": "content_block_stop", "index": self._index}, "content_block_stop")
-
-
-def _text(first: int, end: int, fault: FaultKind | None) -> str:
-    if fault in (FaultKind.EMPTY, FaultKind.BAD_TOOL):
-        return ""
-    return "".join(f" {WORDS[number % len(WORDS)]}" for number in range(first, end))
 
 
 DIALECTS: dict[str, Callable[[Script, int, bool], Wire]] = {

@@ -1,6 +1,7 @@
 """What a fake engine does: its speed, its limits, its faults."""
 
 from enum import StrEnum
+from hashlib import sha256
 from typing import Annotated
 
 import msgspec
@@ -8,6 +9,7 @@ import msgspec
 Number = Annotated[int, msgspec.Meta(ge=0)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
 class FaultKind(StrEnum):
@@ -52,6 +54,25 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
         return inside and (number - self.first) % self.every == 0
 
 
+class Said(msgspec.Struct, frozen=True, kw_only=True):
+    """A scripted answer.
+
+    Attributes:
+        text: What is said.
+        tool: Name of a tool that is called instead; empty for none.
+        arguments: Its arguments as JSON text.
+    """
+
+    text: str = ""
+    tool: str = ""
+    arguments: str = "{}"
+
+
+def said_key(prompt: str) -> str:
+    """Under which an answer to this last message is found in ``Script.answers``."""
+    return sha256(prompt.encode()).hexdigest()[:16]
+
+
 class Script(msgspec.Struct, frozen=True, kw_only=True):
     """A fake engine: a queueing model with slots, prefill and decode.
 
@@ -74,7 +95,24 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
         tokenizer: Whether ``/tokenize`` exists.
         metrics: Whether ``/metrics`` exists.
         startup_s: Time before it listens.
+        prefill_stops_decode: Whether a prefill holds up every decode step, and prefills come one at a time.
+        kv_tokens: Tokens that the KV cache holds: past it the youngest request is preempted and recomputed. None
+            has room for all, and ``kv_usage`` is the share of slots in use.
+        admit_usage: Share of the KV cache that admission fills; below 1 it is shy.
+        cold_requests: First requests that pay ``cold_s`` before their first token.
+        cold_s: What they pay.
+        tokenize_token_s: CPU seconds a prompt token, on the one thread that also streams, cached or not.
+        step_cpu_s: CPU seconds a decode step, on that thread: an engine that computes on the CPU.
+        draft_tokens: Tokens drafted a step; 0 does not speculate.
+        draft_token_s: Seconds a drafted token adds to its step.
+        acceptance: Share of drafted tokens that are accepted.
+        wedge_after: Number of requests after which nothing is generated any more; None never.
+        tensor_parallel_size: What it says of itself; nothing else follows from it.
+        sm_active: Share of time that the GPU's multiprocessors work, as DCGM would export it; None has no GPU.
+        dram_active: Share of time that the GPU's memory moves data, likewise.
         faults: What goes wrong.
+        answers: Answers by ``said_key`` of the last message; ``""`` answers all others. Without one it counts. A
+            scripted tool is called in OpenAI chat only.
     """
 
     model: str = "fake"
@@ -93,4 +131,19 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
     tokenizer: bool = True
     metrics: bool = True
     startup_s: Seconds = 0.0
+    prefill_stops_decode: bool = False
+    kv_tokens: Count | None = None
+    admit_usage: Share = 1.0
+    cold_requests: Number = 0
+    cold_s: Seconds = 0.0
+    tokenize_token_s: Seconds = 0.0
+    step_cpu_s: Seconds = 0.0
+    draft_tokens: Number = 0
+    draft_token_s: Seconds = 0.0
+    acceptance: Share = 0.0
+    wedge_after: Number | None = None
+    tensor_parallel_size: Count = 1
+    sm_active: Share | None = None
+    dram_active: Share | None = None
     faults: tuple[Fault, ...] = ()
+    answers: dict[str, Said] = {}

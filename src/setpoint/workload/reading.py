@@ -18,6 +18,8 @@ from setpoint.workload.yaml_values import YamlValues
 
 MAX_BYTES = 2**20
 
+Root = typing.TypeVar("Root", bound=BaseModel)
+
 PATTERNS = {
     "name": "lower-case letters, digits and dashes, at most 64",
     "currency": "a three-letter currency code such as USD",
@@ -69,16 +71,24 @@ def parse_card(content: bytes, file: str) -> Workload:
     Raises:
         CardError: with every mistake.
     """
+    return read_validated(content, YamlValues(file), Workload)
+
+
+def read_validated(content: bytes, reader: YamlValues, root: type[Root]) -> Root:
+    """Reads the YAML of any model; ``reader`` then knows the line of each field.
+
+    Raises:
+        CardError: with every mistake.
+    """
     if len(content) > MAX_BYTES:
-        raise CardError([Mistake(file, None, "the file", "more than 1 MiB", "a workload card")])
-    reader = YamlValues(file)
+        raise CardError([Mistake(reader.file, None, "the file", "more than 1 MiB", reader.what)])
     raw = reader.read(content)
     if reader.mistakes:
         raise CardError(reader.mistakes)
     try:
-        return Workload.model_validate(raw)
+        return root.model_validate(raw)
     except ValidationError as error:
-        mistakes = [m for e in error.errors(include_url=False) for m in _mistakes(e, raw, reader)]
+        mistakes = [m for e in error.errors(include_url=False) for m in _mistakes(e, raw, reader, root)]
         raise CardError(sorted(mistakes, key=lambda m: m.line or 0)) from None
 
 
@@ -96,11 +106,16 @@ def shorten(value: object, width: int = 60) -> str:
     return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
-def _mistakes(error: Any, raw: object, reader: YamlValues) -> Iterator[Mistake]:  # noqa: ANN401 - pydantic's mapping
+def _mistakes(
+    error: Any,  # noqa: ANN401 - pydantic's mapping
+    raw: object,
+    reader: YamlValues,
+    root: type[BaseModel],
+) -> Iterator[Mistake]:
     path = _in_file(error["loc"], raw)
     kind, message, context = error["type"], str(error["msg"]), error.get("ctx", {})
     if kind == "extra_forbidden":
-        fields = _fields_at(path[:-1], raw)
+        fields = _fields_at(path[:-1], raw, root)
         close = difflib.get_close_matches(str(path[-1]), fields, 1)
         hint = f"{close[0]} (did you mean it?)" if close else f"one of {', '.join(fields)}"
         yield reader.mistake(path, "an unknown field", hint)
@@ -118,7 +133,9 @@ def _mistakes(error: Any, raw: object, reader: YamlValues) -> Iterator[Mistake]:
             path, shorten(error["input"]), _choice(re.findall(r"'([^']*)'", context["expected"]), error["input"])
         )
     elif kind == "string_pattern_mismatch":
-        yield reader.mistake(path, shorten(error["input"]), PATTERNS[str(path[-1])])
+        yield reader.mistake(
+            path, shorten(error["input"]), PATTERNS.get(str(path[-1]), "letters, digits and . _ : / -")
+        )
     else:
         template = EXPECTED.get(kind)
         expected = message.removeprefix("Value error, ") if template is None else template.format(**context)
@@ -169,16 +186,19 @@ def _in_file(loc: tuple[str | int, ...], raw: object) -> Field_:
 _TAGS = ("constant", "poisson", "gamma", "ramp", "closed", "replay")
 
 
-def _fields_at(path: Field_, raw: object) -> list[str]:
+def _fields_at(path: Field_, raw: object, root: type[BaseModel]) -> list[str]:
     """Names that may stand in the mapping at a path of the file."""
-    models: list[type[BaseModel]] = [Workload]
+    models: list[type[BaseModel]] = [root]
     here: Any = raw
+    keyed = False  # the next part is a key that the user chose
     for part in path:
         here = _child(here, part)
-        if isinstance(part, int):
+        if isinstance(part, int) or keyed:
+            keyed = False
             continue
         annotations = [f.annotation for m in models for n, f in m.model_fields.items() if part in (n, f.alias)]
         models = [m for a in annotations for m in _models_in(a)]
+        keyed = any(typing.get_origin(a) is dict for a in annotations)
         tag = here.get("process") if isinstance(here, dict) else None
         tagged = [m for m in models if "process" in m.model_fields and tag in _literals(m)]
         models = tagged or models
@@ -193,6 +213,6 @@ def _literals(model: type[BaseModel]) -> tuple[Any, ...]:
 def _models_in(annotation: Any) -> list[type[BaseModel]]:  # noqa: ANN401 - any annotation
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
-    if typing.get_origin(annotation) in (typing.Union, types.UnionType, tuple, typing.Annotated):
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType, tuple, dict, typing.Annotated):
         return [m for a in typing.get_args(annotation) for m in _models_in(a)]
     return []

@@ -63,13 +63,15 @@ class YamlValues:
 
     Args:
         file: Its name in mistakes.
+        what: What the file should be, as mistakes say it.
 
     Attributes:
         mistakes: Found so far.
     """
 
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, what: str = "a workload card") -> None:
         self.file = file
+        self.what = what
         self.mistakes: list[Mistake] = []
         self._lines: dict[Field_, int] = {}
         self._nodes = 0
@@ -80,7 +82,7 @@ class YamlValues:
         try:
             node = yaml.compose(content.decode("utf-8-sig"), Loader=_Loader)
         except _TooMuch as error:
-            self._note(error.line, "the file", "too many or too deep values", "a workload card")
+            self._note(error.line, "the file", "too many or too deep values", self.what)
             return None
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
@@ -93,7 +95,7 @@ class YamlValues:
             return None
         if not isinstance(node, yaml.MappingNode):
             found = "an empty file" if node is None else "no mapping"
-            self._note(1, "the file", found, "a mapping with apiVersion, kind, name, traffic and promises")
+            self._note(1, "the file", found, f"a mapping with apiVersion, kind and the fields of {self.what}")
             return None
         return self._value(node, ())
 
@@ -101,7 +103,7 @@ class YamlValues:
         self._nodes += 1  # again: an alias is one node in the graph and many values
         if self._nodes > MAX_NODES or len(path) > MAX_DEPTH:
             if not self.mistakes:
-                self._note(node.start_mark.line + 1, "the file", "too many or too deep values", "a workload card")
+                self._note(node.start_mark.line + 1, "the file", "too many or too deep values", self.what)
             return None
         self._lines[path] = node.start_mark.line + 1
         if node.tag not in _PLAIN:

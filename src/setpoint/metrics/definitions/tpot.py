@@ -11,7 +11,8 @@ def mean_pace(table: ExchangeTable) -> Floats:
 
     NaN where the answer has fewer than two tokens or came in one chunk: its pace was not observed.
     """
-    defined = (table.output_tokens >= 2) & (table.chunks >= 2)
+    several = (table.chunks >= 2) | (table.last_token_s > table.first_token_s)  # an importer may know but the two ends
+    defined = (table.output_tokens >= 2) & several
     pace = np.full(len(table), np.nan)
     np.divide(table.last_token_s - table.first_token_s, table.output_tokens - 1, out=pace, where=defined)
     return pace

@@ -1,0 +1,91 @@
+"""One planted bottleneck, diagnosed as a user would: engine, proxy or crowd started, traffic, probes, verdicts."""
+
+import contextlib
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from setpoint.assess.bench import Bench
+from setpoint.assess.probe import Diagnosed, diagnose_target
+from setpoint.assess.target import OpenTarget, TargetOptions, open_target
+from setpoint.records.store import RunStore
+from setpoint.testing.planted import Planted
+from setpoint.testing.serve import running
+from setpoint.testing.slow_proxy import slow_proxy
+from setpoint.workload.card import Workload
+
+_HOG = "while True: pass"
+
+
+@contextlib.contextmanager
+def crowd(count: int) -> Iterator[None]:
+    """So many processes that use a core each."""
+    hogs = [subprocess.Popen([sys.executable, "-c", _HOG]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for hog in hogs:
+            hog.kill()
+            hog.wait()
+
+
+@contextlib.contextmanager
+def opened(plant: Planted, card: Workload) -> Iterator[tuple[OpenTarget, OpenTarget | None]]:
+    """The target, and the engine behind it where the target is a proxy."""
+    with contextlib.ExitStack() as stack:
+        if plant.null:
+            url, _ = stack.enter_context(running("setpoint.testing.null_server"))
+            yield stack.enter_context(open_target(card, TargetOptions(url=url))), None
+            return
+        flags = {k: msgspec.json.encode(v).decode() for k, v in plant.script.items()}
+        engine = stack.enter_context(open_target(card, TargetOptions(engine="fake", flags=flags)))
+        if not plant.proxy_s:
+            stack.enter_context(crowd(plant.hogs))
+            yield engine, None
+            return
+        from dataclasses import replace
+
+        url = stack.enter_context(slow_proxy(engine.target.base_url, plant.proxy_s))
+        yield replace(engine, target=replace(engine.target, base_url=url)), engine
+
+
+def diagnose_plant(
+    plant: Planted, folder: Path, budget_s: float = 75.0, note: Callable[[str], None] = lambda _: None
+) -> Diagnosed:
+    """Plants it and diagnoses it."""
+    card = Workload.model_validate(plant.card())
+    with opened(plant, card) as (target, direct):
+        workers = 1 if plant.null else None
+        bench = Bench(card=card, folder=".", opened=target, store=RunStore(folder), workers=workers, note=note)
+        return diagnose_target(bench, budget_s=budget_s, direct=direct)
+
+
+if __name__ == "__main__":
+    from setpoint.testing.planted import PLANTED
+
+    for name in sys.argv[1:]:
+        begun = time.monotonic()
+        with tempfile.TemporaryDirectory() as folder:
+            done = diagnose_plant(PLANTED[name], Path(folder), note=print)
+        d = done.diagnosis
+        print(f"== {name}: {time.monotonic() - begun:.0f} s: {d.headline}")
+        for f in d.findings:
+            if f.conclusion != "refuted":
+                print("  ", f.conclusion, f.name, f.share and round(f.share.value, 2), f.reason)
+                for line in f.evidence:
+                    print("       ", line)
+        for a in d.attribution:
+            print("  ", a)
+        print(
+            "  ",
+            done.not_run,
+            d.model.overhead_s,
+            d.model.prefill_s_per_token,
+            d.model.step_s,
+            d.model.step_s_per_stream,
+        )

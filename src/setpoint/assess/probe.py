@@ -1,0 +1,182 @@
+"""Diagnosis of a live target: the card's own traffic, then the probes that can still decide something."""
+
+import contextlib
+import secrets
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+
+import msgspec
+import numpy as np
+
+from setpoint.assess.bench import Bench
+from setpoint.assess.target import OpenTarget
+from setpoint.diagnosis.diagnosis import FILE, Diagnosis, diagnose
+from setpoint.diagnosis.evidence import Evidence
+from setpoint.diagnosis.observation import Observation
+from setpoint.diagnosis.probe import Conditions, Probe
+from setpoint.diagnosis.probes import PROBES
+from setpoint.errors import TargetError
+from setpoint.load.runner import Outcome, run
+from setpoint.load.spec import LoadSpec
+from setpoint.records.files import replace_bytes
+from setpoint.records.meta import Series
+from setpoint.records.record import RunRecord
+from setpoint.workload.card import Replay
+
+SUBJECT_SHARE = 0.4  # of the budget
+LEAST_SUBJECT_S = 5.0
+LEAST_PATIENCE_S = 5.0
+
+Reopen = Callable[[], AbstractContextManager[OpenTarget]]
+
+
+@dataclass(slots=True)
+class Diagnosed:
+    """What a diagnosis of a live target came to.
+
+    Attributes:
+        diagnosis: The verdicts.
+        records: The subject first, then the probes.
+        not_run: Probes that would decide more and were not run, with the reason.
+        interrupted: Whether the user ended it.
+    """
+
+    diagnosis: Diagnosis
+    records: list[RunRecord]
+    not_run: dict[str, str] = field(default_factory=dict)
+    interrupted: bool = False
+
+
+def diagnose_target(
+    bench: Bench, *, budget_s: float, direct: OpenTarget | None = None, reopen: Reopen | None = None
+) -> Diagnosed:
+    """Runs the card's traffic, then probes until every hypothesis is decided or the budget is spent.
+
+    Args:
+        bench: Card, target and where records go.
+        budget_s: Bound on all measurement.
+        direct: The engine itself, where the bench's target is a gateway in front of it.
+        reopen: Starts the engine afresh, where it can be.
+
+    Raises:
+        UsageError: the card sends nothing.
+        TargetError: the target does not answer.
+    """
+    deadline_s = time.monotonic() + budget_s
+    series = f"diagnose-{secrets.token_hex(3)}"
+    length_s = min(bench.card.traffic.duration, max(SUBJECT_SHARE * budget_s, LEAST_SUBJECT_S))
+    outcome = bench.one(duration_s=length_s, series=Series(id=series, kind="diagnose", step=0))
+    records, runs = [outcome.record], [Observation.from_record(outcome.record)]
+    conditions = _conditions(bench, runs[0])
+    out = Diagnosed(diagnose(Evidence(runs[0])), records, interrupted=outcome.interrupted)
+    tried: set[str] = set()
+    while not out.interrupted:
+        probe = _next(out, bench, conditions, tried, deadline_s - time.monotonic(), direct, reopen)
+        if probe is None:
+            break
+        tried.add(probe.name)
+        bench.note(f"probe: {probe.title.lower()}")
+        try:
+            made = _run(bench, probe, conditions, Series(id=series, kind="diagnose", step=len(records)), direct, reopen)
+        except TargetError as error:
+            out.not_run[probe.name] = error.message
+            continue
+        records.append(made.record)
+        runs.append(Observation.from_record(made.record))
+        out.interrupted = made.interrupted
+        out.diagnosis = diagnose(Evidence(runs[0], tuple(runs[1:])))
+        bench.note(out.diagnosis.headline)
+    save(out.diagnosis, outcome.record)
+    return out
+
+
+def save(diagnosis: Diagnosis, subject: RunRecord) -> None:
+    """Keeps verdicts and service model beside the run that they are about.
+
+    Raises:
+        RecordError: the file system refused.
+    """
+    replace_bytes(subject.path / FILE, msgspec.json.format(msgspec.json.encode(diagnosis.to_dict()), indent=2) + b"\n")
+
+
+def _next(
+    out: Diagnosed,
+    bench: Bench,
+    conditions: Conditions,
+    tried: set[str],
+    left_s: float,
+    direct: OpenTarget | None,
+    reopen: Reopen | None,
+) -> Probe | None:
+    """The next probe worth running; notes why the others are not."""
+    wanted = out.diagnosis.wanted
+    if any(f.name == "wedged" for f in out.diagnosis.supported):
+        wanted = ("canary",)  # a wedged engine answers no other
+    for name in wanted:
+        if name in tried:
+            continue
+        probe = PROBES[name]
+        if probe.direct and direct is None:
+            out.not_run[name] = "the engine's own address is not known (--direct URL)"
+        elif name == "repeat" and reopen is None:
+            out.not_run[name] = "the engine was not started here: it cannot be restarted"
+        elif (cost_s := probe.cost_s(bench.card, conditions)) > left_s:
+            out.not_run[name] = f"it takes about {cost_s:.0f} s, and {max(left_s, 0):.0f} s are left of the budget"
+        else:
+            out.not_run.pop(name, None)
+            return probe
+    return None
+
+
+def _run(
+    bench: Bench,
+    probe: Probe,
+    conditions: Conditions,
+    series: Series,
+    direct: OpenTarget | None,
+    reopen: Reopen | None,
+) -> Outcome:
+    with contextlib.ExitStack() as stack:
+        opened = bench.opened
+        if probe.direct:
+            assert direct is not None
+            opened = direct
+        if probe.name == "repeat":
+            assert reopen is not None
+            opened = stack.enter_context(reopen())
+        schedule = probe.schedule(bench.card, conditions)
+        longest = max(t.output_tokens for s in schedule.sessions for t in s.turns)
+        spec = LoadSpec(
+            card=bench.card.model_copy(update={"promises": ()}),  # nothing is promised under a probe
+            schedule=schedule,
+            target=opened.target,
+            label=f"probe {probe.name}",
+            engine={**opened.pins, "probe": probe.name},
+            warmup_requests=probe.warmup_requests,
+            workers=1,
+            timeouts=bench.timeouts,
+            drain_s=probe.deadline_s or max(LEAST_PATIENCE_S, 4 * conditions.answer_s(longest)),
+            series=series,
+            alive=opened.alive,
+        )
+        writer = bench.store.create(bench.card.name)
+        return run(spec, writer, listen=bench.listen, sampler=opened.sampler)
+
+
+def _conditions(bench: Bench, subject: Observation) -> Conditions:
+    """Planned from the fastest of what was seen: a probe meets less company than the subject did."""
+    waits = subject.wait_s[~np.isnan(subject.wait_s)]
+    gaps = subject.table.gap_s
+    arrivals = bench.card.traffic.arrivals
+    rate = None if bench.closed else subject.rate_per_s if isinstance(arrivals, Replay) else bench.own_load
+    return Conditions(
+        wait_s=float(np.quantile(waits, 0.25)) if len(waits) else 1.0,
+        step_s=float(np.quantile(gaps, 0.5)) if len(gaps) else 0.05,
+        rate_per_s=rate,
+        users=int(bench.own_load) if bench.closed else None,
+        streams=int(subject.in_flight.at(subject.table.scheduled_s).max(initial=0)) + 1,
+        seed=bench.seed,
+        folder=bench.folder,
+    )

@@ -1,0 +1,180 @@
+"""``setpoint diagnose``: why promises are broken, proved by probes."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from setpoint.cli import options as opt
+from setpoint.cli.app import app
+from setpoint.cli.output import Json, emit_json, pairs, stdout, table
+from setpoint.errors import UsageError
+
+if TYPE_CHECKING:
+    from setpoint.assess.probe import Diagnosed
+    from setpoint.assess.target import OpenTarget
+    from setpoint.diagnosis.diagnosis import Diagnosis
+
+BUDGET_S = 120.0
+CAUSE_FOUND, UNDECIDED = 1, 3
+
+
+@app.command("diagnose")
+def diagnose(
+    subject: Annotated[
+        str, typer.Argument(metavar="TARGET|RUN", help="URL of a server, engine to start here, or a recorded run.")
+    ],
+    *,
+    card: Annotated[Path | None, typer.Option("--card", help="Workload card; a recorded run brings its own.")] = None,
+    direct: Annotated[
+        str | None, typer.Option("--direct", metavar="URL", help="The engine itself, if TARGET is a gateway.")
+    ] = None,
+    budget: opt.Budget = None,
+    model: opt.Model = None,
+    api: opt.Api = None,
+    api_key_env: opt.KeyEnv = None,
+    metrics_url: opt.MetricsUrl = None,
+    gpu_metrics_url: Annotated[str | None, typer.Option(help="Where a DCGM exporter is.")] = None,
+    insecure: opt.Insecure = False,
+    ca_file: opt.CaFile = None,
+    flag: opt.FlagList = None,
+    port: opt.Port = None,
+    seed: opt.Seed = 1,
+    workers: opt.Workers = None,
+    runs: opt.Runs = opt.RUNS,
+    json: Json = False,
+) -> None:
+    """Rank bottleneck hypotheses and probe them.
+
+    Exit codes: 0 no promise is broken, 1 a cause is supported, 3 undecided.
+    """
+    from dataclasses import replace
+
+    from setpoint.cli import INTERRUPTED
+    from setpoint.engines.registry import ENGINES
+
+    live = subject.startswith(("http://", "https://")) or subject in ENGINES
+    if not live:
+        found = _from_record(subject, runs)
+        _show(found, {}, json=json)
+        raise typer.Exit(exit_of(found))
+    if card is None:
+        raise UsageError("A live target is diagnosed under a card's traffic.", fix="Give --card CARD.")
+    url = None if subject in ENGINES else subject
+    chosen = opt.target_options(
+        url=url, model=model, api=api, api_key_env=api_key_env, metrics_url=metrics_url, insecure=insecure,
+        ca_file=ca_file, engine=subject if url is None else "llamacpp", flag=flag, port=port,
+    )  # fmt: skip
+    chosen = replace(chosen, gpu_metrics_url=gpu_metrics_url)
+    budget_s = opt.seconds("--budget", budget) or BUDGET_S
+    done = _live(card, chosen, direct, budget_s=budget_s, seed=seed, workers=workers, runs=runs, quiet=json)
+    _show(done.diagnosis, done.not_run, json=json)
+    raise typer.Exit(INTERRUPTED if done.interrupted else exit_of(done.diagnosis))
+
+
+def exit_of(diagnosis: "Diagnosis") -> int:
+    """0 when nothing is broken, 1 when a cause is supported, else 3."""
+    if not diagnosis.broken:
+        return 0
+    return CAUSE_FOUND if diagnosis.supported else UNDECIDED
+
+
+def _from_record(ref: str, runs: Path) -> "Diagnosis":
+    """A recorded run, explained with the rest of its series."""
+    from setpoint.assess.probe import save
+    from setpoint.diagnosis.diagnosis import diagnose_records
+    from setpoint.records.store import RunStore
+    from setpoint.report.build import with_series
+
+    store = RunStore(runs)
+    record = store.open(ref)
+    others = [r for r in with_series(store, [record]) if r.id != record.id]
+    found = diagnose_records(record, others)
+    save(found, record)
+    return found
+
+
+def _live(
+    card_path: Path,
+    chosen: Any,  # noqa: ANN401 - TargetOptions, imported late
+    direct: str | None,
+    *,
+    budget_s: float,
+    seed: int,
+    workers: int | None,
+    runs: Path,
+    quiet: bool,
+) -> "Diagnosed":
+    from contextlib import ExitStack
+    from dataclasses import replace
+
+    from setpoint.assess.bench import Bench
+    from setpoint.assess.probe import diagnose_target
+    from setpoint.assess.target import open_target
+    from setpoint.cli.progress import Reporter
+    from setpoint.records.store import RunStore
+    from setpoint.workload.reading import load_card
+
+    card = load_card(card_path)
+    with Reporter(quiet=quiet) as reporter, ExitStack() as stack:
+        note = reporter.note
+        opened = stack.enter_context(open_target(card, chosen, note=note, loading=reporter.loading))
+        engine = None
+        if direct is not None:
+            engine = stack.enter_context(open_target(card, replace(chosen, url=direct), note=note))
+
+        @contextmanager
+        def reopen() -> "Iterator[OpenTarget]":
+            with open_target(card, replace(chosen, port=None), note=note) as fresh:
+                yield fresh
+
+        bench = Bench(
+            card=card, folder=str(card_path.parent), opened=opened, store=RunStore(runs), seed=seed, workers=workers,
+            listen=reporter.run, note=note,
+        )  # fmt: skip
+        return diagnose_target(bench, budget_s=budget_s, direct=engine, reopen=reopen if opened.local else None)
+
+
+def _show(found: "Diagnosis", not_run: dict[str, str], *, json: bool) -> None:
+    from setpoint.diagnosis.probes import PROBES
+
+    open_probes = {name: not_run.get(name, "not run") for name in (*found.wanted, *not_run)}
+    if json:
+        emit_json(found.to_dict() | {"exit_code": exit_of(found), "not_run": open_probes})
+        return
+    console = stdout()
+    console.print(found.headline, soft_wrap=True)
+    style = {"supported": "red", "undecided": "yellow", "refuted": "dim"}
+    rows = [
+        (
+            f"[{style[f.conclusion]}]{f.conclusion}[/]",
+            f.title,
+            "" if f.share is None else f"{f.share.value:.0%}",
+            f.reason,
+        )
+        for f in found.findings
+        if found.broken
+    ]
+    console.print(table(("verdict", "hypothesis", "share", "why"), rows))
+    for finding in found.supported:
+        console.print(table(("", ""), [("", line) for line in finding.evidence], title=f"{finding.title}: evidence"))
+        console.print(f"It would be refuted by this: {finding.refutation}", soft_wrap=True)
+    _show_figures(found)
+    if open_probes:
+        console.print("Would decide more:")
+        console.print(table(("probe", "why not"), [(PROBES[n].title, why) for n, why in open_probes.items()]))
+    console.print(f"runs: {', '.join(found.runs)}", soft_wrap=True)
+
+
+def _show_figures(found: "Diagnosis") -> None:
+    from setpoint.diagnosis.wording import attribution_words, budget_rows, model_words
+
+    console = stdout()
+    console.print(pairs(dict(model_words(found.model))))
+    if found.budget is not None:
+        budget = found.budget
+        console.print(table(("part", "allowed", "measured"), budget_rows(budget), title=f"budget: {budget.promise}"))
+    for attribution in found.attribution:
+        console.print(attribution_words(attribution), soft_wrap=True)

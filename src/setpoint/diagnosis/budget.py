@@ -1,0 +1,118 @@
+"""The latency budget: an end-to-end promise divided into its parts, measured against allowed.
+
+Allowed is what a request alone costs (service model) for the parts that load does not change, a reserve for bursts, and
+for the queue what is left. A budget whose queue is below zero cannot be kept at any load.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from setpoint.diagnosis.evidence import Evidence
+from setpoint.diagnosis.parts import Part
+from setpoint.metrics.table import Floats
+from setpoint.workload.card import Workload
+from setpoint.workload.promise import Boundary, Metric
+
+RESERVE = 0.2  # of the promise, kept for bursts
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One part of the budget.
+
+    Attributes:
+        part: Network, gateway and connection; queue; prefill; decode; post-processing.
+        allowed_s: What it may take; None where the service model does not tell.
+        measured_s: What it takes at the promised quantile.
+    """
+
+    part: str
+    allowed_s: float | None
+    measured_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """A promise divided.
+
+    Attributes:
+        promise: In words.
+        limit_s: The promise; where the card promises no end-to-end time of a request, TTFT and TPOT of a typical answer
+            together.
+        quantile: At which the parts are measured; parts at one quantile do not add up to the whole at it.
+        reserve_s: Kept for bursts.
+        lines: The parts.
+        measured_s: The whole at that quantile.
+        kept_alone: Whether a request alone keeps the promise with the reserve; None when not known.
+    """
+
+    promise: str
+    limit_s: float
+    quantile: float
+    reserve_s: float
+    lines: tuple[Line, ...]
+    measured_s: float
+    kept_alone: bool | None
+
+
+def budget(evidence: Evidence) -> Budget | None:
+    """The budget of the subject; None without a latency promise or an answered exchange."""
+    card, table = evidence.subject.card, evidence.subject.table
+    found = None if card is None else _limit(card)
+    answered = table.answered
+    if found is None or not answered.any():
+        return None
+    promise, limit_s, quantile = found
+    first, model = evidence.parts.first, evidence.model
+
+    def at(values: Floats) -> float:
+        return float(np.quantile(values[answered], quantile))
+
+    decode = np.maximum(np.nan_to_num(table.last_token_s - table.first_token_s), 0.0)
+    prefill = (
+        first[Part.OVERHEAD]
+        + first[Part.PREFILL]
+        + first[Part.CACHE_MISS]
+        + first[Part.CONTENTION]
+        + first[Part.UNKNOWN]
+    )
+    network = first[Part.CLIENT] + first[Part.CONNECT] + first[Part.NETWORK]
+    post = np.maximum(np.nan_to_num(table.done_s - table.last_token_s), 0.0)
+    alone = model.wait_s(evidence.subject.uncached_tokens)
+    steps = model.one_stream_s(evidence.subject.prompt_tokens + table.output_tokens / 2)
+    network_s = at(network)
+    prefill_s = None if alone is None else at(alone)
+    decode_s = None if steps is None else at(steps * np.maximum(table.output_tokens - 1, 0))
+    reserve_s = RESERVE * limit_s
+    queue_s = None
+    if prefill_s is not None and decode_s is not None:
+        queue_s = limit_s - reserve_s - network_s - prefill_s - decode_s - at(post)
+    lines = (
+        Line("network, gateway and connection", network_s, network_s),
+        Line("queue", queue_s, at(first[Part.QUEUE])),
+        Line("prefill and overhead", prefill_s, at(prefill)),
+        Line("decode", decode_s, at(decode)),
+        Line("post-processing", at(post), at(post)),
+    )
+    whole = at(table.done_s - table.scheduled_s)
+    return Budget(promise, limit_s, quantile, reserve_s, lines, whole, None if queue_s is None else queue_s >= 0)
+
+
+def _limit(card: Workload) -> tuple[str, float, float] | None:
+    e2e = card.tightest(Metric.E2E)
+    if e2e is not None and e2e.boundary is Boundary.TASK:
+        e2e = None  # its parts are turns and tools, not those of a request
+    if e2e is not None and e2e.limit_s is not None and e2e.quantile is not None:
+        return e2e.label, e2e.limit_s, e2e.quantile
+    ttft, tpot = card.tightest(Metric.TTFT), card.tightest(Metric.TPOT)
+    if ttft is None or ttft.limit_s is None or ttft.quantile is None:
+        return None
+    if tpot is None or tpot.limit_s is None:
+        return None
+    tokens = card.traffic.output_tokens.mean
+    return (
+        f"{ttft.label} and {tpot.label}, {tokens:.0f} tokens",
+        ttft.limit_s + (tokens - 1) * tpot.limit_s,
+        ttft.quantile,
+    )

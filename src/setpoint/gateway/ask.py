@@ -1,0 +1,161 @@
+"""A request as the gateway understands it: the few members it must know, all others byte for byte as they came."""
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+
+from setpoint.errors import TranslationError
+from setpoint.gateway.refusal import Refusal
+from setpoint.protocol import translate
+from setpoint.protocol.requests import PATHS
+from setpoint.records.target import Dialect
+
+BY_PATH = {path: dialect for dialect, path in PATHS.items()}
+MAX_CHOICES = 128
+
+# What a caller must not decide: where a request or its cache goes, whose it is, and what else the engine runs for it.
+WITHHELD = frozenset(
+    {
+        "api_base", "api_key", "base_url", "custom_llm_provider", "extra_headers",  # proxies obey these
+        "kv_transfer_params", "bootstrap_host", "bootstrap_port", "bootstrap_room",  # caches fetched from a named host
+        "priority", "data_parallel_rank", "routed_dp_rank", "cache_salt", "rid", "request_id", "id_slot", "slot_id",
+    }
+)  # fmt: skip
+_LIMITS = {
+    Dialect.CHAT: ("max_completion_tokens", "max_tokens"),
+    Dialect.COMPLETIONS: ("max_tokens",),
+    Dialect.MESSAGES: ("max_tokens",),
+    Dialect.RESPONSES: ("max_output_tokens",),
+    Dialect.EMBEDDINGS: (),
+}
+_PROMPT = {
+    Dialect.CHAT: ("tools", "messages"),
+    Dialect.COMPLETIONS: ("prompt",),
+    Dialect.MESSAGES: ("tools", "system", "messages"),
+    Dialect.RESPONSES: ("tools", "instructions", "input"),
+    Dialect.EMBEDDINGS: ("input",),
+}
+T = TypeVar("T")
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_OPTIONS = msgspec.json.Decoder(dict[str, msgspec.Raw] | None)
+
+
+@dataclass(slots=True)
+class Ask:
+    """One request.
+
+    Attributes:
+        dialect: Asked in.
+        model: Name that the client gave.
+        stream: Whether a stream is wanted.
+        wants_usage: Whether the client itself asked for the usage chunk of an OpenAI stream.
+        max_output: Longest answer asked for, all choices together; None leaves it open.
+        parts: The prompt's JSON in the order in which engines render it, without the last bracket.
+        members: All members.
+    """
+
+    dialect: Dialect
+    model: str
+    stream: bool
+    wants_usage: bool
+    max_output: int | None
+    parts: tuple[bytes, ...]
+    members: dict[str, msgspec.Raw]
+
+    @property
+    def prompt_bytes(self) -> int:
+        """Size of the prompt's JSON."""
+        return sum(len(part) for part in self.parts)
+
+    def body(self, engine: Dialect, *, model: str, salt: str | None, max_output: int | None) -> bytes:
+        """The request for an engine.
+
+        Args:
+            engine: The engine's dialect.
+            model: Name at the engine.
+            salt: Cache salt; None sends none.
+            max_output: Limit to set where the client set none.
+
+        Raises:
+            Refusal: 400, the engine's dialect has no word for a member.
+        """
+        members = {name: raw for name, raw in self.members.items() if name not in WITHHELD}
+        limits = _LIMITS[self.dialect]
+        if max_output is not None and self.max_output is None and limits:
+            members[limits[-1]] = _raw(max_output)
+        if engine is not self.dialect:
+            try:
+                members = _members(translate.request(msgspec.json.encode(members), self.dialect, engine))
+            except TranslationError as error:
+                raise Refusal(400, "invalid_request", error.message) from None
+        members["model"] = _raw(model)
+        if salt is not None:
+            members["cache_salt"] = _raw(salt)
+        if self.stream and engine in (Dialect.CHAT, Dialect.COMPLETIONS) and not self.wants_usage:
+            options = _OPTIONS.decode(members.get("stream_options", b"null")) or {}
+            members["stream_options"] = _raw(options | {"include_usage": True})
+        return msgspec.json.encode(members)
+
+
+def read_ask(body: bytes, dialect: Dialect) -> Ask:
+    """Reads a request.
+
+    Raises:
+        Refusal: 400, naming the member.
+    """
+    try:
+        members = _members(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise Refusal(400, "invalid_json", "The body is not a JSON object.") from None
+    model = _member(members, "model", str)
+    if not model:
+        raise _bad("model", "a model's name")
+    prompt = [members[name] for name in _PROMPT[dialect] if name in members]
+    if _PROMPT[dialect][-1] not in members:
+        raise _bad(_PROMPT[dialect][-1], "the prompt")
+    if dialect in (Dialect.CHAT, Dialect.MESSAGES) and bytes(members["messages"]).lstrip()[:1] != b"[":
+        raise _bad("messages", "a list")
+    outputs = [n for name in _LIMITS[dialect] if (n := _member(members, name, int)) is not None]
+    if any(n < 0 for n in outputs):
+        raise _bad("max_tokens", "a number from 0")
+    choices = _member(members, "n", int) or 1
+    if not 1 <= choices <= MAX_CHOICES:
+        raise _bad("n", f"a number from 1 to {MAX_CHOICES}")
+    try:
+        options = _OPTIONS.decode(members.get("stream_options", b"null")) or {}
+    except msgspec.DecodeError:
+        raise _bad("stream_options", "an object") from None
+    return Ask(
+        dialect,
+        model,
+        dialect is not Dialect.EMBEDDINGS and bool(_member(members, "stream", bool)),
+        bool(_member(options, "include_usage", bool)),
+        min(outputs) * choices if outputs else None,
+        tuple(_open(bytes(raw).strip()) for raw in prompt),
+        members,
+    )
+
+
+def _open(raw: bytes) -> bytes:
+    """A list or text without its end, so that a longer one begins with the same bytes."""
+    return raw[1:-1] if raw[:1] in (b"[", b'"') else raw
+
+
+def _member(members: dict[str, msgspec.Raw], name: str, kind: type[T]) -> T | None:
+    raw = members.get(name)
+    if raw is None:
+        return None
+    try:
+        return msgspec.json.decode(raw, type=kind | None)
+    except msgspec.DecodeError:
+        word = {str: "text", int: "a whole number", bool: "true or false"}.get(kind, "a value")
+        raise _bad(name, word) from None
+
+
+def _bad(name: str, expected: str) -> Refusal:
+    return Refusal(400, "invalid_request", f"The member {name!r} must be {expected}.")
+
+
+def _raw(value: object) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(value))

@@ -1,0 +1,417 @@
+"""One client connection: strict HTTP/1.1 in, one answer after the other out, every buffer bounded.
+
+llhttp refuses what smuggles requests (both lengths, a length twice, bad chunk sizes, bare line feeds, folded fields);
+what it tolerates and a second parser might read differently is refused here. A refusal before the end of a request
+ends the connection.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol, cast
+
+import httptools
+
+from setpoint.gateway.config import Http
+from setpoint.gateway.refusal import REASONS, Refusal
+
+MAX_FIELDS = 100
+MAX_PIPELINED = 4
+LINGER_S = 2.0
+SLOWEST_BYTES_PER_S = 8192
+WRITE_HIGH = 256 * 2**10
+WRITE_LOW = 64 * 2**10
+
+
+@dataclass(slots=True)
+class Request:
+    """One request as it came.
+
+    Attributes:
+        method: HTTP method.
+        target: As it came, query included.
+        fields: Header fields, names in lower case; a field given twice is joined by commas.
+        body: Transfer coding removed.
+        keep_alive: Whether the client wants the connection to go on.
+        http_1_0: An old client: no chunks.
+        received_s: When its last byte arrived, monotonic.
+    """
+
+    method: str
+    target: str
+    fields: dict[str, str]
+    body: bytes
+    keep_alive: bool
+    http_1_0: bool
+    received_s: float
+
+    @property
+    def path(self) -> str:
+        """The target without its query."""
+        return self.target.partition("?")[0]
+
+
+class Host(Protocol):
+    """What a connection belongs to."""
+
+    @property
+    def http(self) -> Http:
+        """Bounds of what a client may send."""
+        ...
+
+    connections: set["ServerConnection"]
+    buffered: int
+    draining: bool
+
+    def full(self) -> bool:
+        """Whether no further connection is taken."""
+        ...
+
+    def start(self, connection: "ServerConnection", request: Request) -> "asyncio.Task[None]":
+        """Serves one request; the task answers on the connection, whatever happens."""
+        ...
+
+    def refused(self, code: str) -> None:
+        """A request was refused by the parser."""
+        ...
+
+
+@dataclass(slots=True)
+class _Incoming:
+    """The request that is being read."""
+
+    url: bytes = b""
+    fields: dict[str, str] = field(default_factory=dict)
+    header_bytes: int = 0
+    raw_bytes: int = 0
+    count: int = 0
+    parts: list[bytes] = field(default_factory=list)
+    body_bytes: int = 0
+    complete_header: bool = False
+
+
+def _nothing() -> None:
+    return None
+
+
+class ServerConnection(asyncio.Protocol):
+    """A client's connection.
+
+    Args:
+        host: Takes the requests.
+
+    Attributes:
+        committed: The head of the current answer was sent.
+        paused: The client does not read what was sent.
+        on_pause: Called when it stops reading.
+        on_resume: Called when it reads again.
+    """
+
+    __slots__ = (
+        "_chunked", "_deadline_s", "_gone", "_head", "_host", "_incoming", "_keep_alive", "_lingering", "_old",
+        "_parser", "_refusal", "_task", "_transport", "_waiting", "committed", "on_pause", "on_resume", "paused",
+    )  # fmt: skip
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._parser = httptools.HttpRequestParser(self)
+        self._transport: asyncio.Transport | None = None
+        self._incoming: _Incoming | None = None
+        self._waiting: deque[Request] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self._refusal: Refusal | None = None
+        self._lingering = False
+        self._gone = False
+        self._head = b""
+        self._chunked = False
+        self._old = False
+        self._keep_alive = True
+        self._deadline_s = 0.0
+        self.committed = False
+        self.paused = False
+        self.on_pause: Callable[[], None] = _nothing
+        self.on_resume: Callable[[], None] = _nothing
+
+    # asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client has connected."""
+        self._transport = cast("asyncio.Transport", transport)
+        if self._host.full() or self._host.draining:
+            self._transport.abort()
+            self._gone = True
+            return
+        self._transport.set_write_buffer_limits(high=WRITE_HIGH, low=WRITE_LOW)
+        self._host.connections.add(self)
+        self._deadline_s = time.monotonic() + self._host.http.header_timeout
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's shape
+        """The client has gone: its request ends at once."""
+        self._gone = True
+        self._host.connections.discard(self)
+        self._forget_body()
+        self._waiting.clear()
+        if self._task is not None:
+            self._task.cancel()
+
+    def pause_writing(self) -> None:
+        """The client reads slower than we write."""
+        self.paused = True
+        self._deadline_s = time.monotonic() + self._host.http.write_timeout
+        self.on_pause()
+
+    def resume_writing(self) -> None:
+        """The client has caught up."""
+        self.paused = False
+        self.on_resume()
+
+    def eof_received(self) -> bool:
+        """A client that closes its half has gone."""
+        return False
+
+    def data_received(self, data: bytes) -> None:
+        """Request bytes."""
+        if self._lingering or self._gone:
+            return
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._refusal = self._refusal or Refusal(400, "upgrade", "Protocol upgrades are not served.")
+        except httptools.HttpParserError:
+            self._refusal = self._refusal or Refusal(400, "http", "The request is not well-formed HTTP/1.1.")
+        incoming = self._incoming
+        if incoming is not None and self._refusal is None:
+            if not incoming.complete_header:
+                incoming.raw_bytes += len(data)
+                if incoming.raw_bytes > self._host.http.max_header:
+                    self._refusal = _too_large_header()
+            elif self._task is None:
+                self._deadline_s += len(data) / SLOWEST_BYTES_PER_S
+        if self._refusal is not None and self._task is None:
+            self._refuse()
+
+    # httptools
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        self._incoming = _Incoming()
+        if self._task is None:
+            self._deadline_s = time.monotonic() + self._host.http.header_timeout
+
+    def on_url(self, url: bytes) -> None:
+        """A piece of the target."""
+        assert self._incoming is not None
+        self._incoming.url += url
+        if len(self._incoming.url) > self._host.http.max_header:
+            self._refusal = self._refusal or _too_large_header()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A field; trailers are dropped."""
+        incoming = self._incoming
+        assert incoming is not None
+        if incoming.complete_header:
+            return
+        incoming.count += 1
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        if key in incoming.fields:
+            if key in ("host", "content-length", "transfer-encoding", "authorization", "x-api-key", "content-type"):
+                self._refusal = self._refusal or Refusal(400, "http", f"The field {key} was given twice.")
+            text = f"{incoming.fields[key]}, {text}"
+        incoming.fields[key] = text
+        incoming.header_bytes += len(name) + len(value) + 4
+        if incoming.count > MAX_FIELDS or incoming.header_bytes > self._host.http.max_header:
+            self._refusal = self._refusal or _too_large_header()
+
+    def on_headers_complete(self) -> None:
+        """The header is complete: what it announces is checked before the body is read."""
+        incoming = self._incoming
+        assert incoming is not None
+        incoming.complete_header = True
+        fields, version = incoming.fields, self._parser.get_http_version()
+        if self._task is None:
+            self._deadline_s = time.monotonic() + self._host.http.body_timeout
+        coding = fields.get("transfer-encoding")
+        if self._parser.should_upgrade() or self._parser.get_method() == b"CONNECT":
+            self._refusal = Refusal(400, "upgrade", "Protocol upgrades are not served.")
+        elif version not in ("1.1", "1.0"):
+            self._refusal = Refusal(505, "http", "Only HTTP/1.1 is served.")
+        elif version == "1.1" and "host" not in fields:
+            self._refusal = self._refusal or Refusal(400, "http", "The field host is missing.")
+        elif coding is not None and (coding.lower() != "chunked" or version == "1.0"):
+            self._refusal = self._refusal or Refusal(400, "http", "This transfer coding is not served.")
+        elif int(fields.get("content-length", "0")) > self._host.http.max_body:
+            self._refusal = self._refusal or _too_large_body(self._host.http.max_body)
+        elif fields.get("expect", "100-continue").lower() != "100-continue":
+            self._refusal = self._refusal or Refusal(417, "http", "This expectation is not served.")
+        elif "expect" in fields and self._refusal is None and self._task is None and self._transport is not None:
+            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def on_body(self, data: bytes) -> None:
+        """A piece of the body."""
+        incoming = self._incoming
+        if self._refusal is not None or incoming is None:
+            return
+        incoming.parts.append(data)
+        incoming.body_bytes += len(data)
+        self._host.buffered += len(data)
+        if incoming.body_bytes > self._host.http.max_body:
+            self._refusal = _too_large_body(self._host.http.max_body)
+        elif self._host.buffered > self._host.http.max_buffered:
+            self._refusal = Refusal(503, "memory", "Too many large requests are being read.", retry_after_s=5)
+
+    def on_message_complete(self) -> None:
+        """A whole request."""
+        incoming = self._incoming
+        if self._refusal is not None or incoming is None:
+            return
+        request = Request(
+            self._parser.get_method().decode("ascii"),
+            incoming.url.decode("latin-1"),
+            incoming.fields,
+            incoming.parts[0] if len(incoming.parts) == 1 else b"".join(incoming.parts),
+            bool(self._parser.should_keep_alive()),
+            self._parser.get_http_version() == "1.0",
+            time.monotonic(),
+        )
+        self._forget_body()
+        if self._task is None:
+            self._start(request)
+        elif len(self._waiting) < MAX_PIPELINED:
+            self._waiting.append(request)
+        else:
+            self._refusal = Refusal(400, "pipeline", "Too many requests were sent without waiting for an answer.")
+
+    # requests
+
+    def _forget_body(self) -> None:
+        if self._incoming is not None:
+            self._host.buffered -= self._incoming.body_bytes
+            self._incoming = None
+
+    def _start(self, request: Request) -> None:
+        self.committed, self._chunked, self._head = False, False, b""
+        self._old = request.http_1_0
+        self._keep_alive = request.keep_alive and not request.http_1_0
+        self._deadline_s = 0.0
+        self._task = self._host.start(self, request)
+        self._task.add_done_callback(self._served)
+
+    def _served(self, task: "asyncio.Task[None]") -> None:
+        """The answer was written, or the task was cancelled."""
+        self._task = None
+        self.on_pause = self.on_resume = _nothing
+        if self._gone:
+            return
+        if task.cancelled() or not self.committed or self._chunked:
+            self.abort()  # without the end of its body, so that no client takes it for whole
+        elif self._refusal is not None:
+            self._refuse()
+        elif not self._keep_alive or self._host.draining:
+            self.close()
+        elif self._waiting:
+            self._start(self._waiting.popleft())
+        else:
+            self._deadline_s = time.monotonic() + self._host.http.idle_timeout
+
+    def _refuse(self) -> None:
+        """Says why, and ends: what follows in the byte stream cannot be trusted."""
+        refusal = self._refusal
+        assert refusal is not None
+        self._host.refused(refusal.code)
+        self._forget_body()
+        self._keep_alive = False
+        self.committed, self._head = False, b""
+        self.reply(refusal.status, refusal.body(None), refusal.fields)
+        self._lingering = True  # closing with unread bytes would reset the connection before the client reads why
+        self._deadline_s = time.monotonic() + LINGER_S
+        if self._transport is not None and self._transport.can_write_eof():
+            self._transport.write_eof()
+
+    def check(self, now_s: float) -> None:
+        """Ends the connection when its client was too slow; called a few times a second."""
+        if not self._deadline_s or now_s < self._deadline_s or self._gone:
+            return
+        if self._lingering or self.paused:
+            self.abort()
+        elif self._task is not None:
+            return
+        elif self._incoming is not None:
+            self._refusal = Refusal(408, "slow_client", "The request did not arrive in time.")
+            self._refuse()
+        else:
+            self.close()
+
+    # answers
+
+    @property
+    def gone(self) -> bool:
+        """Whether nobody reads any more."""
+        return self._gone
+
+    @property
+    def idle(self) -> bool:
+        """Whether no request is under way."""
+        return self._task is None and self._incoming is None
+
+    def head(self, status: int, fields: list[tuple[str, str]], length: int | None = None) -> None:
+        """The head of an answer; without a length its body follows in pieces, each sent as it comes."""
+        assert not self.committed
+        self.committed = True
+        lines = [f"HTTP/1.1 {status} {REASONS.get(status, 'Status')}"]
+        lines += [f"{name}: {value}" for name, value in fields]
+        if length is not None:
+            lines.append(f"content-length: {length}")
+        elif self._old:
+            self._keep_alive = False
+        else:
+            lines.append("transfer-encoding: chunked")
+            self._chunked = True
+        if not self._keep_alive or self._host.draining:
+            lines.append("connection: close")
+            self._keep_alive = False
+        self._head = "\r\n".join([*lines, "", ""]).encode("latin-1")  # leaves with the first piece of the body
+
+    def send(self, data: bytes) -> None:
+        """A piece of the body, on its way at once."""
+        if data:
+            self._write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
+
+    def end(self, data: bytes = b"") -> None:
+        """The end of a body in pieces, with its last piece."""
+        if self._chunked:
+            self._chunked = False
+            self._write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(data), data) if data else b"0\r\n\r\n")
+        elif data:
+            self._write(data)
+
+    def reply(self, status: int, body: bytes, fields: list[tuple[str, str]], kind: str = "application/json") -> None:
+        """A whole answer."""
+        if not self._gone:
+            self.head(status, [("content-type", kind), *fields], len(body))
+            self._write(body)
+
+    def _write(self, data: bytes) -> None:
+        if self._transport is not None and not self._gone:
+            if self._head:
+                data, self._head = self._head + data, b""
+            self._transport.write(data)
+
+    def close(self) -> None:
+        """Ends after what was written."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Ends now."""
+        if self._transport is not None:
+            self._transport.abort()
+
+
+def _too_large_header() -> Refusal:
+    return Refusal(431, "header_too_large", "The request header is too large.")
+
+
+def _too_large_body(limit: int) -> Refusal:
+    return Refusal(413, "body_too_large", f"The request body is larger than {limit} bytes.")

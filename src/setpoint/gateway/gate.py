@@ -1,0 +1,264 @@
+"""Who is next at a model: bounded queues by class, shares by tenant, deadlines; then the policy says where to.
+
+Shares follow start-time fair queueing (Goyal, Vin and Cheng 1996): a ticket's tag is the later of the queue's virtual
+time and its tenant's last finish, which advances by cost over weight; the lowest tag goes first. Interactive tickets
+go before batch tickets. Every worker process has its own queue; a replica's limit is counted over all of them.
+"""
+
+import asyncio
+import heapq
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from setpoint.gateway.config import Model
+from setpoint.gateway.policies import make_policy
+from setpoint.gateway.policies.policy import Candidate, Prompt
+from setpoint.gateway.refusal import Refusal, no_capacity
+from setpoint.gateway.replica import DOWN, LOADING, Replica
+
+POLL_S = 0.01  # a place that another worker process freed is found by looking
+CLASSES = ("interactive", "batch")
+
+
+@dataclass(slots=True, eq=False)
+class Ticket:
+    """A request that wants a replica.
+
+    Attributes:
+        tenant: Whose.
+        weight: Of the tenant.
+        rank: 0 interactive, 1 batch.
+        tokens: Estimated prompt.
+        key: Hash of the prompt's beginning.
+        hashes: Its block chain.
+        exclude: Replicas that failed it.
+        deadline_s: Monotonic; None leaves it to the class.
+    """
+
+    tenant: str
+    weight: float
+    rank: int
+    tokens: int
+    key: int
+    hashes: list[int]
+    exclude: set[str] = field(default_factory=set)
+    deadline_s: float | None = None
+    until_s: float = 0.0
+    future: "asyncio.Future[Lease] | None" = None
+
+
+class Lease:
+    """A place at a replica. ``prefilled`` and ``release`` may be called any number of times.
+
+    Attributes:
+        replica: Where.
+        predicted_tokens: Prompt tokens that its cache was believed to hold.
+    """
+
+    __slots__ = ("_on_release", "_queued", "_released", "_taken_s", "predicted_tokens", "replica")
+
+    def __init__(
+        self, replica: Replica, predicted_tokens: int, queued: int, on_release: Callable[[float], None]
+    ) -> None:
+        self.replica = replica
+        self.predicted_tokens = predicted_tokens
+        self._queued = queued
+        self._released = False
+        self._taken_s = time.monotonic()
+        self._on_release = on_release
+
+    def prefilled(self) -> None:
+        """The first token came."""
+        if self._queued:
+            self.replica.prefilled(self._queued)
+            self._queued = 0
+
+    def release(self) -> None:
+        """The request has ended."""
+        if not self._released:
+            self._released = True
+            self.prefilled()
+            self.replica.give()
+            self._on_release(time.monotonic() - self._taken_s)
+
+
+class Gate:
+    """The way to the replicas of one model, in one worker process.
+
+    Args:
+        model: Its configuration.
+        replicas: Its replicas.
+        gauge: Told the change of waiting tickets by class.
+    """
+
+    def __init__(self, model: Model, replicas: list[Replica], gauge: Callable[[int, int], None]) -> None:
+        self._queue = model.queue
+        self.replicas = replicas
+        self._policy = make_policy(model.routing)
+        self._gauge = gauge
+        self._heap: list[tuple[int, float, int, Ticket]] = []
+        self._waiting: Counter[int] = Counter()
+        self._by_tenant: Counter[tuple[int, str]] = Counter()
+        self._finish: dict[str, float] = {}
+        self._virtual = 0.0
+        self._number = 0
+        self._service_s = 1.0
+        self._poller: asyncio.TimerHandle | None = None
+
+    async def enter(self, ticket: Ticket) -> Lease:
+        """A place at a replica, at once or after waiting.
+
+        Raises:
+            Refusal: 503, with the time after which it is worth trying again.
+        """
+        if not any(self._waiting.values()):
+            lease = self._place(ticket)
+            if lease is not None:
+                return lease
+        self._refuse_hopeless(ticket)
+        self._push(ticket)
+        assert ticket.future is not None
+        try:
+            return await ticket.future
+        except asyncio.CancelledError:
+            if ticket.future.done() and not ticket.future.cancelled() and ticket.future.exception() is None:
+                ticket.future.result().release()  # the place came in the moment in which its client left
+            raise
+        finally:
+            self._left(ticket)
+
+    def _place(self, ticket: Ticket) -> Lease | None:
+        """A place now, or None."""
+        while True:
+            able = [r for r in self.replicas if r.name not in ticket.exclude and r.available()]
+            able = [r for r in able if r.in_flight < r.config.max_in_flight]
+            if not able:
+                return None
+            hashes = ticket.hashes
+            seen = [
+                Candidate(r.name, r.load, r.queued_tokens, r.cached_tokens(hashes), r.config.weight, r.stale)
+                for r in able
+            ]
+            chosen = self._policy.choose(seen, Prompt(ticket.tokens, ticket.key))
+            replica, predicted = able[chosen], min(seen[chosen].cached_tokens, ticket.tokens)
+            queued = max(0, ticket.tokens - predicted)
+            if replica.take(queued):
+                replica.index.insert(hashes)
+                return Lease(replica, predicted, queued, self._released)
+
+    def _refuse_hopeless(self, ticket: Ticket) -> None:
+        """Says no at once where waiting is in vain, and sets how long this ticket waits."""
+        now = time.monotonic()
+        left = [r for r in self.replicas if r.name not in ticket.exclude]
+        wait_s = self._queue.batch_wait if ticket.rank else self._queue.interactive_wait
+        if left and all(r.state == LOADING for r in left):
+            wait_s = self._queue.loading_wait
+        elif not any(r.available() or (r.in_flight and not r.ejected_for_s and r.state != DOWN) for r in left):
+            if any(r.state == LOADING for r in left):
+                wait_s = self._queue.loading_wait
+            else:
+                raise no_capacity(min((r.ejected_for_s for r in left), default=1.0), "no_replica")
+        ticket.until_s = now + wait_s
+        if ticket.deadline_s is not None:
+            ticket.until_s = min(ticket.until_s, ticket.deadline_s)
+        expected_s = self.expected_wait_s(ticket.rank)
+        if now + expected_s > ticket.until_s:
+            raise no_capacity(expected_s, "deadline")
+        if self._waiting[ticket.rank] >= self._queue.size and not self._make_room(ticket):
+            raise no_capacity(expected_s, "queue_full")
+
+    def expected_wait_s(self, rank: int) -> float:
+        """How long a new ticket of a class would wait: those before it, at the recent service time."""
+        before = sum(count for other, count in self._waiting.items() if other <= rank)
+        places = sum(r.config.max_in_flight for r in self.replicas) or 1
+        return before * self._service_s / places
+
+    def _make_room(self, ticket: Ticket) -> bool:
+        """In a full queue the tenant with most waiting for its weight gives way to one with less."""
+        heaviest: tuple[float, Ticket] | None = None
+        for rank, _, _, other in self._heap:
+            if rank == ticket.rank and other.future is not None and not other.future.done():
+                share = self._by_tenant[rank, other.tenant] / other.weight
+                if heaviest is None or share >= heaviest[0]:
+                    heaviest = (share, other)
+        mine = (self._by_tenant[ticket.rank, ticket.tenant] + 1) / ticket.weight
+        if heaviest is None or heaviest[1].tenant == ticket.tenant or heaviest[0] <= mine:
+            return False
+        out = heaviest[1]
+        assert out.future is not None
+        out.future.set_exception(no_capacity(self.expected_wait_s(out.rank), "queue_full"))
+        self._left(out)
+        return True
+
+    def _push(self, ticket: Ticket) -> None:
+        ticket.future = asyncio.get_running_loop().create_future()
+        start = max(self._virtual, self._finish.get(ticket.tenant, 0.0))
+        self._finish[ticket.tenant] = start + max(ticket.tokens, 1) / ticket.weight
+        self._number += 1
+        heapq.heappush(self._heap, (ticket.rank, start, self._number, ticket))
+        self._waiting[ticket.rank] += 1
+        self._by_tenant[ticket.rank, ticket.tenant] += 1
+        self._gauge(ticket.rank, 1)
+        self._poll()
+
+    def _left(self, ticket: Ticket) -> None:
+        """The ticket waits no longer, for whatever reason; counted once."""
+        if ticket.until_s:
+            ticket.until_s = 0.0
+            self._waiting[ticket.rank] -= 1
+            self._by_tenant[ticket.rank, ticket.tenant] -= 1
+            self._gauge(ticket.rank, -1)
+
+    def _released(self, service_s: float) -> None:
+        self._service_s += 0.1 * (service_s - self._service_s)
+        self._pump()
+
+    def _poll(self) -> None:
+        if self._poller is None and self._heap:
+            self._poller = asyncio.get_running_loop().call_later(POLL_S, self._polled)
+
+    def _polled(self) -> None:
+        self._poller = None
+        self._expire()
+        self._pump()
+        self._poll()
+
+    def _expire(self) -> None:
+        now = time.monotonic()
+        for _, _, _, ticket in self._heap:
+            if ticket.future is not None and not ticket.future.done() and now >= ticket.until_s:
+                ticket.future.set_exception(no_capacity(self.expected_wait_s(ticket.rank), self._why(ticket)))
+
+    def _why(self, ticket: Ticket) -> str:
+        left = [r for r in self.replicas if r.name not in ticket.exclude]
+        return "loading" if left and all(r.state == LOADING for r in left) else "queue_timeout"
+
+    def _pump(self) -> None:
+        """Gives free places to those whose turn it is."""
+        while self._heap:
+            _, tag, _, ticket = self._heap[0]
+            assert ticket.future is not None
+            if ticket.future.done():
+                heapq.heappop(self._heap)
+                continue
+            lease = self._place(ticket)
+            if lease is None:
+                return
+            heapq.heappop(self._heap)
+            self._virtual = max(self._virtual, tag)
+            ticket.future.set_result(lease)
+        self._finish.clear()
+        self._virtual = 0.0
+
+    def refuse_all(self) -> None:
+        """The process ends: nobody waits any longer."""
+        for _, _, _, ticket in self._heap:
+            if ticket.future is not None and not ticket.future.done():
+                ticket.future.set_exception(Refusal(503, "draining", "The gateway is ending.", retry_after_s=1))
+
+
+def prompt_key(hashes: list[int], fallback: int) -> int:
+    """What cold prompts that begin alike have in common: their first blocks, else ``fallback``."""
+    return hashes[min(3, len(hashes) - 1)] if hashes else fallback

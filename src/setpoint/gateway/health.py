@@ -1,0 +1,131 @@
+"""Watch over the replicas: a token through the engine, since ``/health`` has said yes while nothing came."""
+
+import asyncio
+import re
+import time
+
+from setpoint.client.client import Client
+from setpoint.client.limits import PhaseTimeouts
+from setpoint.client.pending import Planned
+from setpoint.errors import TargetError
+from setpoint.gateway.config import DIALECTS, Model
+from setpoint.gateway.replica import (
+    FAILURES,
+    IN_FLIGHT,
+    KV_TOKENS,
+    LAST_OK_US,
+    LOADING,
+    OUTSIDE_AT_US,
+    OUTSIDE_LOAD,
+    UP,
+    Replica,
+    now_us,
+)
+from setpoint.protocol.requests import Asked
+from setpoint.records.exchange import Outcome
+from setpoint.records.target import Dialect, Target
+
+SOON_S = 1.0  # how often a replica that is not up is asked
+
+
+class Watch:
+    """Sends canaries to the replicas of one model.
+
+    Args:
+        model: Its configuration.
+        replicas: Its replicas.
+    """
+
+    def __init__(self, model: Model, replicas: list[Replica]) -> None:
+        self._model = model
+        self._replicas = replicas
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        if not self._model.health.canary:
+            return
+        async with asyncio.TaskGroup() as group:
+            for replica in self._replicas:
+                group.create_task(self._watch(replica))
+
+    async def _watch(self, replica: Replica) -> None:
+        interval = self._model.health.canary
+        while True:
+            since_us = now_us() - replica.row[LAST_OK_US]
+            if replica.state != UP or replica.row[FAILURES] or since_us >= interval * 1e6:
+                await self.ask(replica)
+            if replica.config.metrics_url is not None:
+                await self._read_load(replica)
+            await asyncio.sleep(interval if replica.state == UP else min(interval, SOON_S))
+
+    async def ask(self, replica: Replica) -> None:
+        """One canary, and what it means."""
+        health = self._model.health
+        limit = health.canary_timeout
+        dialect = next(
+            (DIALECTS[d] for d in self._model.dialects if DIALECTS[d] is not Dialect.RESPONSES), Dialect.CHAT
+        )
+        target = Target(replica.config.url, dialect, replica.model, replica.api_key, ca_file=replica.config.ca_file)
+        client = Client(target, timeouts=PhaseTimeouts(min(limit, 5.0), limit, limit, limit))
+        body = Asked(dialect, replica.model, stream=False).body([{"role": "user", "content": "Say one word."}], 1)
+        exchange, _ = await client.exchange(body, Planned(0, 0, 0, time.monotonic(), 4, 1, warmup=True))
+        await client.close()
+        if exchange.outcome in (Outcome.COMPLETE, Outcome.LENGTH, Outcome.EMPTY, Outcome.REASONING_EXHAUSTED):
+            replica.succeeded()
+        elif exchange.outcome is Outcome.REJECTED:
+            if exchange.status == 503 and not replica.row.held(IN_FLIGHT):
+                replica.loading()  # nobody uses it and it has no capacity: it is not ready yet
+        elif replica.state in (LOADING, 0) and not replica.row[LAST_OK_US] and exchange.status is None:
+            replica.loading()  # it never answered: an engine that starts does not listen yet
+        else:
+            replica.failed()
+            if replica.row[FAILURES] >= health.failures:
+                replica.down()
+
+    async def _read_load(self, replica: Replica) -> None:
+        """What the engine says that it has to do, ours included."""
+        assert replica.config.metrics_url is not None
+        base, _, path = replica.config.metrics_url.partition("://")[2].partition("/")
+        scheme = replica.config.metrics_url.partition("://")[0]
+        client = Client(Target(f"{scheme}://{base}", Dialect.CHAT, "", ca_file=replica.config.ca_file))
+        try:
+            response = await client.fetch("GET", f"/{path}", timeout_s=5.0)
+        except TargetError:
+            return
+        replica.row[OUTSIDE_LOAD] = max(0, _requests(response.body) - replica.row.held(IN_FLIGHT))
+        replica.row[OUTSIDE_AT_US] = now_us()
+        capacity = cache_tokens(response.body)
+        if capacity:
+            replica.row[KV_TOKENS] = capacity
+
+
+_LOAD_SERIES = (
+    b"vllm:num_requests_running", b"vllm:num_requests_waiting", b"sglang:num_running_reqs", b"sglang:num_queue_reqs",
+    b"trtllm_num_requests_running", b"trtllm_num_requests_waiting", b"llamacpp:requests_processing",
+    b"llamacpp:requests_deferred",
+)  # fmt: skip
+
+
+def _requests(exposition: bytes) -> int:
+    """Requests running and waiting at an engine."""
+    total = 0.0
+    for line in exposition.splitlines():
+        if line.startswith(_LOAD_SERIES):
+            try:
+                total += float(line.rpartition(b" ")[2])
+            except ValueError:
+                continue
+    return int(total)
+
+
+_LABEL = re.compile(rb'(\w+)="([^"]*)"')
+
+
+def cache_tokens(exposition: bytes) -> int:
+    """Tokens that vLLM's prefix cache holds, from ``vllm:cache_config_info``; 0 where the engine does not say."""
+    for line in exposition.splitlines():
+        if line.startswith(b"vllm:cache_config_info{"):
+            labels = dict(_LABEL.findall(line))
+            block, blocks = labels.get(b"block_size", b""), labels.get(b"num_gpu_blocks", b"")
+            return int(block) * int(blocks) if block.isdigit() and blocks.isdigit() else 0
+    return 0

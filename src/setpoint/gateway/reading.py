@@ -1,0 +1,132 @@
+"""A configuration file into a configuration, or into every mistake that is in it."""
+
+import ipaddress
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from setpoint.client.address import parse_base_url
+from setpoint.errors import CardError, Mistake, UsageError
+from setpoint.gateway.config import Gateway, Replica
+from setpoint.workload.quantity import Field_
+from setpoint.workload.reading import MAX_BYTES, read_validated
+from setpoint.workload.yaml_values import YamlValues
+
+Found = tuple[Field_, str, str]
+
+
+def load_config(path: str | Path) -> Gateway:
+    """Reads and checks a configuration.
+
+    Raises:
+        CardError: with every mistake.
+        UsageError: the file cannot be read at all.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        reason = (error.strerror or "unreadable").lower()
+        raise UsageError(f"The configuration {str(path)!r} cannot be read: {reason}.") from None
+    return parse_config(content, str(path))
+
+
+def parse_config(content: bytes, file: str) -> Gateway:
+    """Reads and checks the content of a configuration file; ``file`` is its name in messages.
+
+    Raises:
+        CardError: with every mistake.
+    """
+    reader = YamlValues(file, "a gateway configuration")
+    config = read_validated(content, reader, Gateway)
+    found = [reader.mistake(*one) for one in _contradictions(config)]
+    if found:
+        raise CardError(sorted(found, key=_line))
+    return config
+
+
+def _line(mistake: Mistake) -> int:
+    return mistake.line or 0
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _contradictions(config: Gateway) -> Iterator[Found]:
+    yield from _names(config)
+    for name, model in config.models.items():
+        seen: set[str] = set()
+        for i, replica in enumerate(model.replicas):
+            yield from _replica(("models", name, "replicas", i), replica, seen)
+    yield from _addresses(config)
+    variables: tuple[tuple[Field_, str | None], ...] = (
+        (("usage_url_env",), config.usage_url_env),
+        (("redis", "url_env"), config.redis.url_env if config.redis else None),
+    )
+    for path, variable in variables:
+        if variable is not None and not os.environ.get(variable):
+            yield path, f"{variable!r}, which is not set", "a set variable"
+
+
+def _replica(at: Field_, replica: Replica, seen: set[str]) -> Iterator[Found]:
+    try:
+        address = parse_base_url(replica.url)
+    except UsageError as error:
+        yield (*at, "url"), repr(replica.url), f"an HTTP address ({error.message})"
+        return
+    label = replica.name or address.authority
+    if label in seen:
+        yield at, f"{label!r} twice", "replicas with names of their own"
+    seen.add(label)
+    if replica.api_key_env is not None and not os.environ.get(replica.api_key_env):
+        yield (*at, "api_key_env"), f"{replica.api_key_env!r}, which is not set", "a set variable"
+    if replica.ca_file is not None and not Path(replica.ca_file).is_file():
+        yield (*at, "ca_file"), repr(replica.ca_file), "a file that exists"
+
+
+def _addresses(config: Gateway) -> Iterator[Found]:
+    who = config.auth.anonymous
+    if who is not None and not is_loopback(config.listen.host):
+        where = repr(config.listen.host)
+        yield ("auth", "anonymous"), f"it while listening on {where}", "it only on 127.0.0.1, ::1 or localhost"
+    if who is not None and who not in config.tenants and not config.auth.undeclared_tenants:
+        yield ("auth", "anonymous"), repr(who), _one_of(config.tenants, "a tenant of this file")
+    if config.admin.open and not is_loopback(config.admin.host):
+        where = repr(config.admin.host)
+        yield ("admin", "open"), f"true while listening on {where}", "false where other machines reach the address"
+    tls = config.listen.tls
+    files = {} if tls is None else {"certificate": tls.certificate, "key": tls.key, "client_ca": tls.client_ca}
+    for field, file in files.items():
+        if file is not None and not Path(file).is_file():
+            yield ("listen", "tls", field), repr(file), "a file that exists"
+
+
+def _names(config: Gateway) -> Iterator[Found]:
+    taken = dict.fromkeys(config.models, "a model")
+    for name, model in config.models.items():
+        for i, alias in enumerate(model.aliases):
+            if alias in taken:
+                yield ("models", name, "aliases", i), repr(alias), "a name that nothing else has"
+            taken[alias] = "an alias"
+        for i, other in enumerate(model.fallbacks):
+            if other not in config.models or other == name:
+                others = [m for m in config.models if m != name]
+                yield ("models", name, "fallbacks", i), repr(other), _one_of(others, "another model of this file")
+        for other in model.split:
+            if other not in config.models or config.models[other].split:
+                plain = [m for m, one in config.models.items() if not one.split]
+                yield ("models", name, "split", other), repr(other), _one_of(plain, "a model with replicas")
+    for name, tenant in config.tenants.items():
+        for i, model_name in enumerate(tenant.models or ()):
+            if model_name not in config.models:
+                yield ("tenants", name, "models", i), repr(model_name), _one_of(config.models, "a model of this file")
+
+
+def _one_of(names: object, otherwise: str) -> str:
+    listed = ", ".join(str(name) for name in names) if isinstance(names, list | dict) else ""
+    return f"one of {listed}" if listed else otherwise

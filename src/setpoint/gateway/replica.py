@@ -1,0 +1,177 @@
+"""One engine as a worker process sees it: what is under way there, whether it answers, what its cache holds."""
+
+import os
+import re
+import time
+from hashlib import blake2b
+from pathlib import Path
+
+from setpoint.client.address import parse_base_url, tls_context
+from setpoint.gateway.config import Health
+from setpoint.gateway.config import Replica as ReplicaConfig
+from setpoint.gateway.pool import Pool
+from setpoint.gateway.prefix import BLOCK_TOKENS, PrefixIndex
+from setpoint.gateway.shared import SharedTable
+from setpoint.records.target import Dialect, Target
+
+# common cells
+STATE, EJECTED_UNTIL_US, FAILURES, LAST_OK_US, EJECTIONS, OUTSIDE_LOAD, OUTSIDE_AT_US, KV_TOKENS = range(8)
+# worker cells
+IN_FLIGHT, QUEUED_TOKENS = range(2)
+# states; a replica that was never asked may answer
+UNKNOWN, UP, LOADING, DOWN = range(4)
+STATE_NAMES = ("unknown", "up", "loading", "down")
+
+_PASSED_ON = ("anthropic-version", "anthropic-beta", "idempotency-key")
+_TRACE = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}\Z")
+
+
+def now_us() -> int:
+    """Microseconds on the clock that all workers share."""
+    return time.monotonic_ns() // 1000
+
+
+class Replica:
+    """A replica of a model.
+
+    Args:
+        model: The model's name in the gateway.
+        config: Where it is.
+        health: When it counts as failed.
+        table: Shared memory.
+        folder: Where the prefix index is mapped.
+    """
+
+    def __init__(self, model: str, config: ReplicaConfig, health: Health, table: SharedTable, folder: Path) -> None:
+        self.config = config
+        self.address = parse_base_url(config.url)
+        self.name = config.name or self.address.authority
+        self.model = config.model or model
+        self._health = health
+        self._table = table
+        self.row = table.row(f"replica:{model}:{self.name}")
+        mark = blake2b(f"{model}\0{self.name}".encode(), digest_size=8).hexdigest()
+        self._kv_tokens = 0
+        self.index = PrefixIndex(folder / f"prefix-{mark}", config.kv_tokens)
+        self.api_key = os.environ.get(config.api_key_env) if config.api_key_env else None
+        target = Target(config.url, Dialect.CHAT, self.model, ca_file=config.ca_file)
+        self.pool = Pool(self.address, tls_context(target) if self.address.tls else None)
+
+    # load
+
+    @property
+    def in_flight(self) -> int:
+        """Requests dispatched by all workers and not ended."""
+        return self.row.held(IN_FLIGHT)
+
+    @property
+    def load(self) -> int:
+        """The same, and what the engine says it has from elsewhere."""
+        return self.in_flight + self.row[OUTSIDE_LOAD]
+
+    @property
+    def queued_tokens(self) -> int:
+        """Uncached prompt tokens before their first token, dispatched by all workers."""
+        return self.row.held(QUEUED_TOKENS)
+
+    @property
+    def stale(self) -> bool:
+        """Whether the engine's own load is watched and has not been seen for a while."""
+        return self.config.metrics_url is not None and now_us() - self.row[OUTSIDE_AT_US] > 30_000_000
+
+    def take(self, uncached_tokens: int) -> bool:
+        """Counts one more request, exactly: False when the replica is full."""
+        with self._table.locked():
+            if self.row.held(IN_FLIGHT) >= self.config.max_in_flight:
+                return False
+            self.row.hold(IN_FLIGHT, 1)
+        self.row.hold(QUEUED_TOKENS, uncached_tokens)
+        return True
+
+    def prefilled(self, uncached_tokens: int) -> None:
+        """The prompt is computed: it no longer stands in the way of others."""
+        self.row.hold(QUEUED_TOKENS, -uncached_tokens)
+
+    def give(self) -> None:
+        """One request less."""
+        self.row.hold(IN_FLIGHT, -1)
+
+    def cached_tokens(self, hashes: list[int]) -> int:
+        """Tokens of a prompt that its cache is believed to hold."""
+        reported = self.row[KV_TOKENS]
+        if reported != self._kv_tokens:
+            self._kv_tokens = reported
+            self.index.limit(reported)
+        return self.index.cached_blocks(hashes) * BLOCK_TOKENS
+
+    # health
+
+    @property
+    def state(self) -> int:
+        """As last seen by anybody."""
+        return self.row[STATE]
+
+    @property
+    def ejected_for_s(self) -> float:
+        """Seconds until it is tried again; 0 when it is not ejected."""
+        return max(0.0, (self.row[EJECTED_UNTIL_US] - now_us()) / 1e6)
+
+    def available(self) -> bool:
+        """Whether a request may be sent: not down, not ejected, and after an ejection one at a time until one works."""
+        if self.row[STATE] in (LOADING, DOWN) or self.row[EJECTED_UNTIL_US] > now_us():
+            return False
+        return not self.row[EJECTIONS] or self.in_flight == 0
+
+    def succeeded(self) -> None:
+        """It answered."""
+        self.row[LAST_OK_US] = now_us()
+        self.row[FAILURES] = self.row[EJECTIONS] = self.row[EJECTED_UNTIL_US] = 0
+        self.row[STATE] = UP
+
+    def failed(self) -> None:
+        """It did not answer as an engine should; enough of that in a row, and it gets no requests for a while."""
+        self.row[FAILURES] += 1
+        if self.row[FAILURES] >= self._health.failures:
+            times = self.row[EJECTIONS] = min(self.row[EJECTIONS] + 1, 10)
+            factor = min(2 ** (times - 1), 10)
+            self.row[EJECTED_UNTIL_US] = now_us() + int(self._health.cooldown * factor * 1e6)
+
+    def loading(self) -> None:
+        """It says that it is not ready yet."""
+        self._lost_cache()
+        self.row[STATE] = LOADING
+
+    def down(self) -> None:
+        """It does not answer the canary."""
+        self._lost_cache()
+        self.row[STATE] = DOWN
+
+    def _lost_cache(self) -> None:
+        if self.row[STATE] not in (LOADING, DOWN):
+            self.index.clear()
+
+    # requests
+
+    def request(self, path: str, body: bytes, request_id: str, fields: dict[str, str]) -> bytes:
+        """The bytes of a request. Of the client's fields only those pass that tell nothing about who it is."""
+        lines = [
+            f"POST {self.address.prefix}{path} HTTP/1.1",
+            f"host: {self.address.authority}",
+            "content-type: application/json",
+            "accept: application/json, text/event-stream",
+            f"x-request-id: {request_id}",
+        ]
+        if self.api_key is not None:
+            lines += [f"authorization: Bearer {self.api_key}", f"x-api-key: {self.api_key}"]
+        lines += [f"{name}: {fields[name]}" for name in _PASSED_ON if name in fields]
+        trace = traceparent(fields)
+        if trace is not None:
+            lines.append(f"traceparent: {trace}")
+        head = "\r\n".join([*lines, f"content-length: {len(body)}", "", ""])
+        return head.encode("latin-1") + body
+
+
+def traceparent(fields: dict[str, str]) -> str | None:
+    """The W3C trace context of a request, if it is one."""
+    trace = fields.get("traceparent", "")
+    return trace if _TRACE.match(trace) else None

@@ -1,0 +1,141 @@
+"""What a configuration in force amounts to; a reload makes a new one, and requests under way keep theirs."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+
+from setpoint.gateway.config import Gateway, Model
+from setpoint.gateway.gate import Gate
+from setpoint.gateway.identity import Authenticator, Identity, TokenVerifier
+from setpoint.gateway.keys import KeyStore
+from setpoint.gateway.refusal import unknown_model
+from setpoint.gateway.replica import Replica
+from setpoint.gateway.shared import SharedTable
+
+FIRST_BYTES_PER_TOKEN = 3.0  # until the engine's own counts tell; low, so that a first reservation is rather too large
+RETRY_BURST = 10.0
+
+
+@dataclass(slots=True, eq=False)
+class Route:
+    """A model with replicas, in one worker process.
+
+    Attributes:
+        name: Of the model.
+        model: Its configuration.
+        gate: The way to its replicas.
+        bytes_per_token: Learnt from the engine's counts of prompt tokens.
+        retry_budget: Retries that may still be made.
+    """
+
+    name: str
+    model: Model
+    gate: Gate
+    bytes_per_token: float = FIRST_BYTES_PER_TOKEN
+    retry_budget: float = RETRY_BURST
+
+    def estimate(self, prompt_bytes: int) -> int:
+        """Tokens of a prompt, about."""
+        return int(prompt_bytes / self.bytes_per_token) + 1
+
+    def learn(self, prompt_bytes: int, prompt_tokens: int) -> None:
+        """What the engine counted."""
+        if prompt_bytes >= 256 and prompt_tokens > 0:
+            self.bytes_per_token += 0.05 * (min(max(prompt_bytes / prompt_tokens, 0.5), 12.0) - self.bytes_per_token)
+
+    def may_retry(self) -> bool:
+        """Takes one retry out of the budget."""
+        if self.retry_budget < 1:
+            return False
+        self.retry_budget -= 1
+        return True
+
+    def asked(self) -> None:
+        """A request earns its share of a retry."""
+        self.retry_budget = min(RETRY_BURST, self.retry_budget + self.model.retries.budget)
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """See the module.
+
+    Attributes:
+        config: The configuration.
+        digest: Of the configuration; stands in every journal line.
+        auth: Who may call.
+        routes: By model name; models with a split have none.
+        names: Every name that a client may use, to the model's.
+    """
+
+    config: Gateway
+    digest: str
+    auth: Authenticator
+    routes: dict[str, Route]
+    names: dict[str, str] = field(default_factory=dict)
+
+    def resolve(self, name: str, identity: Identity) -> list[Route]:
+        """The models to try for a name, in order.
+
+        Raises:
+            Refusal: 404, also for a model that the caller may not use.
+        """
+        model_name = self.names.get(name)
+        if model_name is None or not may_use(identity, model_name):
+            raise unknown_model()
+        model = self.config.models[model_name]
+        first = model_name
+        if model.split:
+            first = random.choices(list(model.split), list(model.split.values()))[0]
+        others = (*self.config.models[first].fallbacks, *(model.fallbacks if model.split else ()))
+        return [self.routes[n] for n in dict.fromkeys((first, *others)) if n in self.routes]
+
+    def visible(self, identity: Identity) -> list[str]:
+        """Names that the caller may use."""
+        return [name for name, model in self.names.items() if may_use(identity, model)]
+
+    def close(self) -> None:
+        """Closes idle connections; those in use end with their requests."""
+        for route in self.routes.values():
+            for replica in route.gate.replicas:
+                replica.pool.close()
+
+
+def may_use(identity: Identity, model: str) -> bool:
+    """Whether the caller's tenant and key allow a model."""
+    return identity.models is None or model in identity.models
+
+
+def take_snapshot(
+    config: Gateway,
+    *,
+    table: SharedTable,
+    folder: Path,
+    keys: KeyStore,
+    tokens: TokenVerifier | None,
+    gauge: Callable[[int, int], None],
+) -> Snapshot:
+    """Everything that follows from a configuration.
+
+    Args:
+        config: It.
+        table: Shared memory.
+        folder: Of mapped files.
+        keys: API keys.
+        tokens: For bearer tokens.
+        gauge: Told changes of waiting tickets.
+    """
+    routes, names = {}, {}
+    for name, model in config.models.items():
+        names[name] = name
+        names.update(dict.fromkeys(model.aliases, name))
+        if model.replicas:
+            replicas = [Replica(name, one, model.health, table, folder) for one in model.replicas]
+            routes[name] = Route(name, model, Gate(model, replicas, gauge))
+    return Snapshot(config, digest_of(config), Authenticator(config, keys, tokens), routes, names)
+
+
+def digest_of(config: Gateway) -> str:
+    """Of a configuration's content; it names secrets' variables and never holds one."""
+    return sha256(config.model_dump_json().encode()).hexdigest()[:12]

@@ -1,0 +1,315 @@
+"""The process that people start: it keeps the workers running, the accounts written and the administrative address up.
+
+SIGHUP checks the configuration and passes it to the workers, which keep every stream. SIGTERM drains. A worker that
+dies is accounted for, what it held is given back, and another takes its place.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import logging
+import os
+import shutil
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from setpoint.errors import SetpointError, UsageError
+from setpoint.gateway import plane
+from setpoint.gateway.admin import Admin
+from setpoint.gateway.asgi import AsgiHost
+from setpoint.gateway.config import Gateway
+from setpoint.gateway.downstream import ServerConnection
+from setpoint.gateway.health import Watch
+from setpoint.gateway.identity import secret_of
+from setpoint.gateway.journal import Ended
+from setpoint.gateway.keys import KeyStore
+from setpoint.gateway.ledger import Ledger
+from setpoint.gateway.limits import DAY, DAY_S, DAY_USED
+from setpoint.gateway.metrics import Live, Metrics
+from setpoint.gateway.reading import load_config
+from setpoint.gateway.replica import STATE_NAMES
+from setpoint.gateway.shared import SharedTable
+from setpoint.gateway.snapshot import Snapshot, take_snapshot
+from setpoint.gateway.telemetry import Spans
+from setpoint.gateway.worker import READY, listening
+
+INGEST_S = 0.5
+START_S = 60.0
+_log = logging.getLogger(__name__)
+
+
+class Supervisor:
+    """One gateway.
+
+    Args:
+        path: Its configuration.
+        say: Takes sentences for people.
+
+    Raises:
+        SetpointError: the configuration, its state or its address cannot be used.
+    """
+
+    def __init__(self, path: Path, say: Callable[[str], None]) -> None:
+        self._path = path
+        self._say = say
+        config = load_config(path)
+        self._state = Path(config.state).absolute()
+        self._lock = _only_one(self._state)
+        self._folder = self._state / "run"
+        journals = self._folder / "journal"
+        for entry in self._folder.glob("*") if self._folder.exists() else ():
+            if entry != journals:
+                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+        journals.mkdir(parents=True, exist_ok=True, mode=0o700)
+        secret_of(self._state)
+        self._workers = config.workers or len(os.sched_getaffinity(0))
+        self._table = SharedTable(self._folder / "table", self._workers, -1)
+        self._keys = KeyStore(self._state)
+        self.ledger = open_ledger(config)
+        self._snapshot = self._taken(config)
+        self._restore_day()
+        self._spans = Spans() if config.telemetry else None
+        live = Live(self._table, self._workers, self._replicas)
+        self._metrics = Metrics(live)
+        self._processes: dict[int, asyncio.subprocess.Process] = {}
+        self._ending = False
+        self._sock = listening(config.listen.host, config.listen.port)
+        self._watching: asyncio.Task[None] | None = None
+
+    @property
+    def config(self) -> Gateway:
+        """The configuration in force."""
+        return self._snapshot.config
+
+    @property
+    def address(self) -> str:
+        """Base URL for clients."""
+        listen = self.config.listen
+        host = f"[{listen.host}]" if ":" in listen.host else listen.host
+        return f"{'https' if listen.tls else 'http'}://{host}:{self._sock.getsockname()[1]}"
+
+    def _taken(self, config: Gateway) -> Snapshot:
+        return take_snapshot(
+            config, table=self._table, folder=self._folder, keys=self._keys, tokens=None, gauge=lambda *_: None
+        )
+
+    def _replicas(self) -> dict[str, list[Any]]:
+        return {name: route.gate.replicas for name, route in self._snapshot.routes.items()}
+
+    def _restore_day(self) -> None:
+        """What tenants and keys have used of today's allowance, from the accounts."""
+        self.ledger.ingest(set())
+        today = int(time.time() // DAY_S)
+        for column, kind in (("tenant", "tenant"), ("key", "key")):
+            for used in self.ledger.usage(by=(column,), since_s=today * DAY_S):
+                if used.group[0]:
+                    row = self._table.row(f"{kind}:{used.group[0]}")
+                    row[DAY], row[DAY_USED] = today, used.prompt_tokens + used.completion_tokens
+
+    async def run(self) -> None:
+        """Serves until SIGTERM or SIGINT."""
+        loop = asyncio.get_running_loop()
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(signal.SIGHUP, self._reload)
+        host = AsgiHost(Admin(self._keys, self.ledger, self._metrics, self.status, open_reading=self.config.admin.open))
+        admin_sock = listening(self.config.admin.host, self.config.admin.port)
+        admin = await loop.create_server(lambda: ServerConnection(host), sock=admin_sock)
+        await asyncio.gather(*(self._start(i) for i in range(self._workers)))
+        self._watch()
+        keepers = [loop.create_task(self._keep(i)) for i in range(self._workers)]
+        clerk = loop.create_task(self._account(host))
+        where = admin_sock.getsockname()
+        self._say(f"listening on {self.address}, administration on http://{where[0]}:{where[1]}")
+        await stop.wait()
+        self._ending = True
+        self._say(f"draining for at most {self.config.drain:g} s")
+        for process in self._processes.values():
+            with contextlib.suppress(ProcessLookupError):
+                process.terminate()
+        for keeper in keepers:
+            await keeper
+        clerk.cancel()
+        if self._watching is not None:
+            self._watching.cancel()
+        admin.close()
+        for connection in tuple(host.connections):
+            connection.abort()
+        await asyncio.to_thread(self.ledger.ingest, set(), self._observe)
+        self.close()
+
+    def close(self) -> None:
+        """Lets go of the state folder and the address."""
+        if self._spans is not None:
+            self._spans.close()
+        self.ledger.close()
+        self._sock.close()
+        os.close(self._lock)
+
+    # workers
+
+    async def _start(self, index: int) -> None:
+        arguments = (
+            str(self._path), str(self._folder), str(index), str(self._workers), str(self._sock.getsockname()[1])
+        )  # fmt: skip
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "setpoint.gateway.worker", *arguments,
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        self._processes[index] = process
+        assert process.stdout is not None
+        try:
+            line = await asyncio.wait_for(process.stdout.readline(), START_S)
+        except TimeoutError:
+            line = b""
+        if line.decode().strip() != READY:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            if not self._ending and self._watching is None:
+                raise SetpointError(f"Worker process {index} did not start.", fix="Its message stands above.")
+
+    async def _keep(self, index: int) -> None:
+        pause_s = 0.2
+        while True:
+            process = self._processes[index]
+            began = time.monotonic()
+            code = await process.wait()
+            self._table.clear_worker(index)
+            row = self._table.row(f"worker:{index}")
+            for cell in range(plane.REFUSED):
+                row[cell] = 0
+            if self._ending:
+                return
+            _log.error("worker process %d ended with %d and is started again", index, code)
+            pause_s = 0.2 if time.monotonic() - began > 10 else min(pause_s * 2, 10.0)
+            await asyncio.sleep(pause_s)
+            await self._start(index)
+
+    def _reload(self) -> None:
+        try:
+            config = load_config(self._path)
+        except SetpointError as error:
+            _log.error("the configuration in force stays: %s", error)
+            return
+        fixed = ("listen", "admin", "workers", "state", "redis", "usage_url_env", "access_log", "telemetry")
+        changed = [name for name in fixed if getattr(config, name) != getattr(self.config, name)]
+        if changed:
+            _log.error("the configuration in force stays: %s can only change with a restart", ", ".join(changed))
+            return
+        self._snapshot = self._taken(config)
+        self._watch()
+        for process in self._processes.values():
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(signal.SIGHUP)
+        self._say(f"configuration {self._snapshot.digest} is in force")
+
+    # accounts and health
+
+    def _watch(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+        routes = self._snapshot.routes.values()
+        watches = [Watch(route.model, route.gate.replicas) for route in routes]
+        self._watching = asyncio.get_running_loop().create_task(_all(watches))
+
+    async def _account(self, host: AsgiHost) -> None:
+        while True:
+            await asyncio.sleep(INGEST_S)
+            host.check()
+            alive = {p.pid for p in self._processes.values() if p.returncode is None}
+            try:
+                await asyncio.to_thread(self.ledger.ingest, alive, self._observe)
+            except Exception as error:  # noqa: BLE001 - the journals keep what could not be written; it is tried again
+                _log.error("usage could not be written: %s", type(error).__name__)
+
+    def _observe(self, line: Ended) -> None:
+        self._metrics.observe(line)
+        if self._spans is not None:
+            self._spans.observe(line)
+
+    def status(self) -> dict[str, Any]:
+        """What the status page shows."""
+        rows = [self._table.row(f"worker:{i}") for i in range(self._workers)]
+        day = self.ledger.usage(by=("tenant", "model", "outcome"), since_s=time.time() - DAY_S)
+        return {
+            "config": self._snapshot.digest,
+            "workers": self._workers,
+            "pids": [p.pid for p in self._processes.values() if p.returncode is None],
+            "in_flight": sum(row[plane.EXCHANGES] for row in rows),
+            "waiting": sum(row[plane.QUEUE_INTERACTIVE] + row[plane.QUEUE_BATCH] for row in rows),
+            "connections": sum(row[plane.CONNECTIONS] for row in rows),
+            "lag_ms": round(max(row[plane.LAG_US] for row in rows) / 1000, 1),
+            "replicas": [
+                {
+                    "model": model,
+                    "name": one.name,
+                    "state": STATE_NAMES[one.state],
+                    "in_flight": one.in_flight,
+                    "max_in_flight": one.config.max_in_flight,
+                    "queued_tokens": one.queued_tokens,
+                    "ejected_for_s": one.ejected_for_s,
+                }
+                for model, replicas in self._replicas().items()
+                for one in replicas
+            ],
+            "usage": [
+                {
+                    "tenant": u.group[0],
+                    "model": u.group[1],
+                    "outcome": u.group[2],
+                    "requests": u.requests,
+                    "prompt_tokens": u.prompt_tokens,
+                    "cached_tokens": u.cached_tokens,
+                    "completion_tokens": u.completion_tokens,
+                }
+                for u in day
+            ],
+        }
+
+
+async def _all(watches: list[Watch]) -> None:
+    async with asyncio.TaskGroup() as group:
+        for watch in watches:
+            group.create_task(watch.run())
+
+
+def _only_one(state: Path) -> int:
+    """The lock that keeps two gateways from one state folder."""
+    try:
+        state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        fd = os.open(state / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise SetpointError(f"The state folder {state} cannot be used: {(error.strerror or 'no').lower()}.") from None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(fd)
+        raise UsageError(
+            f"Another gateway uses the state folder {state}.", fix="End it, or name another folder with `state`."
+        ) from None
+    return fd
+
+
+def open_ledger(config: Gateway) -> Ledger:
+    """The accounts of a configuration."""
+    url = os.environ[config.usage_url_env] if config.usage_url_env else None
+    log = Path(config.access_log) if config.access_log else None
+    return Ledger(Path(config.state).absolute(), url=url, access_log=log, gateway=socket.gethostname() if url else "")
+
+
+def run_gateway(path: Path, say: Callable[[str], None]) -> None:
+    """Runs a gateway until it is told to end.
+
+    Raises:
+        SetpointError: it cannot be started.
+    """
+    import uvloop  # noqa: PLC0415 - only the process that serves needs it
+
+    logging.basicConfig(stream=sys.stderr, format="setpoint gateway: %(message)s")
+    uvloop.run(Supervisor(path.absolute(), say).run())

@@ -1,0 +1,161 @@
+"""A worker process: ``python -m setpoint.gateway.worker CONFIG FOLDER INDEX WORKERS PORT``.
+
+Ends by draining on SIGTERM or when its standard input closes (the supervisor is gone); reads the configuration again
+on SIGHUP, and keeps the old one when the new one has mistakes.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import ssl
+import sys
+from pathlib import Path
+
+from setpoint.client.limits import raise_open_files
+from setpoint.errors import SetpointError
+from setpoint.gateway.config import Gateway, Tls
+from setpoint.gateway.downstream import ServerConnection
+from setpoint.gateway.identity import TokenVerifier
+from setpoint.gateway.limits import LimitStore, SharedLimits
+from setpoint.gateway.plane import Plane
+from setpoint.gateway.reading import load_config
+from setpoint.gateway.redis_limits import RedisLimits
+from setpoint.gateway.shared import SharedTable
+from setpoint.gateway.tokens import JwtVerifier
+
+READY = "ready"
+_log = logging.getLogger(__name__)
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """A socket that shares its port with those of the other workers.
+
+    Raises:
+        SetpointError: the address cannot be used.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    try:
+        sock.bind((host, port))
+    except OSError as error:
+        sock.close()
+        raise SetpointError(f"{host}:{port} cannot be used: {(error.strerror or 'no').lower()}.") from None
+    return sock
+
+
+class Certificates:
+    """A server's TLS context whose certificate can be renewed while it serves.
+
+    Args:
+        tls: Files.
+
+    Raises:
+        SetpointError: they cannot be used.
+    """
+
+    def __init__(self, tls: Tls) -> None:
+        self._tls = tls
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self.context.set_alpn_protocols(["http/1.1"])
+        if tls.client_ca is not None:
+            self.context.load_verify_locations(tls.client_ca)
+            self.context.verify_mode = ssl.CERT_REQUIRED
+        self._seen = (0, 0)
+        self.renew()
+
+    def renew(self) -> None:
+        """Takes the files as they are now, if they have changed; connections keep what they began with.
+
+        Raises:
+            SetpointError: they cannot be used; the old certificate stays.
+        """
+        try:
+            files = (Path(self._tls.certificate), Path(self._tls.key))
+            seen = (files[0].stat().st_mtime_ns, files[1].stat().st_mtime_ns)
+            if seen != self._seen:
+                self.context.load_cert_chain(self._tls.certificate, self._tls.key)
+                self._seen = seen
+        except OSError as error:
+            raise SetpointError(f"The certificate cannot be used: {error.strerror or type(error).__name__}.") from None
+
+
+def verifier(config: Gateway) -> TokenVerifier | None:
+    """What checks bearer tokens, if any are accepted."""
+    return JwtVerifier(config.auth.jwt) if config.auth.jwt is not None else None
+
+
+def limits_of(config: Gateway, table: SharedTable) -> LimitStore:
+    """Where allowances are kept."""
+    return SharedLimits(table) if config.redis is None else RedisLimits(config.redis)
+
+
+async def serve(path: str, folder: Path, table: SharedTable, port: int) -> None:
+    """Serves until told to end."""
+    config = load_config(path)
+    loop = asyncio.get_running_loop()
+    plane = Plane(config, table, folder, limits_of(config, table), verifier(config))
+    certificates = None if config.listen.tls is None else Certificates(config.listen.tls)
+    stop = asyncio.Event()
+
+    def reload() -> None:
+        try:
+            new = load_config(path)
+            plane.reload(new, verifier(new))
+            if certificates is not None:
+                certificates.renew()
+        except SetpointError as error:
+            _log.error("the configuration in force stays: %s", error)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    loop.add_signal_handler(signal.SIGHUP, reload)
+    with contextlib.suppress(PermissionError):
+        loop.add_reader(sys.stdin.fileno(), lambda: None if os.read(sys.stdin.fileno(), 4096) else stop.set())
+    sock = listening(config.listen.host, port)
+    server = await loop.create_server(
+        lambda: ServerConnection(plane),
+        sock=sock,
+        backlog=4096,
+        ssl=None if certificates is None else certificates.context,
+    )
+    plane.begin()
+    renewer = None if certificates is None else loop.create_task(_renew(certificates))
+    sys.stdout.write(f"{READY}\n")
+    sys.stdout.flush()
+    await stop.wait()
+    server.close()
+    if renewer is not None:
+        renewer.cancel()
+    await plane.drain(plane.snapshot.config.drain)
+
+
+async def _renew(certificates: Certificates) -> None:
+    while True:
+        await asyncio.sleep(10)
+        try:
+            certificates.renew()
+        except SetpointError as error:
+            _log.error("the old certificate stays: %s", error)
+
+
+def main() -> None:
+    """Entry point of a worker process."""
+    path, folder, index, workers, port = sys.argv[1:]
+    logging.basicConfig(stream=sys.stderr, format="setpoint gateway: %(message)s")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the supervisor decides
+    import uvloop  # noqa: PLC0415 - only the process that serves needs it
+
+    with contextlib.suppress(SetpointError):
+        raise_open_files(16_384)
+    table = SharedTable(Path(folder) / "table", int(workers), int(index))
+    uvloop.run(serve(path, Path(folder), table, int(port)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Graders, one file each: from an answer to a score between 0 and 1, the same every time."""

@@ -1,0 +1,305 @@
+"""Closed by default: what is not known is refused, always in the same words, and nothing secret is written anywhere."""
+
+import asyncio
+import contextlib
+import json
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jwt
+import pytest
+import trustme
+from cryptography.hazmat.primitives.asymmetric import rsa
+from tests.gateway.conftest import Client, Served, config_of, read_all, served, until, whole
+from tests.gateway.upstream import Upstream, chunked, upstream
+
+from setpoint.gateway.config import Jwt, Limits, Tls
+from setpoint.gateway.identity import cache_salt
+from setpoint.gateway.keys import KeyStore
+from setpoint.gateway.probe import run_probe
+from setpoint.gateway.tokens import JwtVerifier
+from setpoint.gateway.worker import Certificates
+from setpoint.protocol.conformance import chat, say, sse
+
+
+def good(sock: socket.socket, request: bytes) -> bool:
+    sock.sendall(chunked(sse(say("Hi"), chat(finish="stop"), "[DONE]")))
+    return True
+
+
+@pytest.fixture
+def engine() -> Iterator[Upstream]:
+    with upstream(good) as made:
+        yield made
+
+
+def closed(state: Path, url: str, **changes: Any) -> dict[str, Any]:
+    return config_of(state, url, auth={}, tenants={"acme": {}, "other": {}}, **changes)
+
+
+@pytest.fixture
+def gateway(state: Path, engine: Upstream) -> Iterator[Served]:
+    with served(closed(state, engine.url)) as made:
+        yield made
+
+
+def status(gateway: Client, **fields: str) -> int:
+    return gateway.chat(stream=True, fields=fields).status
+
+
+def test_the_denial_matrix_passes(gateway: Served) -> None:
+    _, key = gateway.keys().create("acme")
+    findings = asyncio.run(run_probe(f"http://127.0.0.1:{gateway.port}", "fake", key))
+    assert len(findings) > 20
+    assert [f for f in findings if not f.passed] == []
+
+
+def test_the_probe_sees_an_open_door(state: Path, engine: Upstream) -> None:
+    with served(config_of(state, engine.url)) as gateway:
+        findings = asyncio.run(run_probe(f"http://127.0.0.1:{gateway.port}", "fake", None))
+    assert "no credentials" in [f.attempt for f in findings if not f.passed]
+
+
+def test_a_key_opens_by_either_field(gateway: Served) -> None:
+    _, key = gateway.keys().create("acme")
+    assert status(gateway, authorization=f"Bearer {key}") == 200
+    assert status(gateway, authorization=f"bearer {key}") == 200
+    assert status(gateway, x_api_key=key) == 200
+    assert status(gateway, x_api_key=key, authorization=f"Bearer {key}") == 200
+    assert status(gateway, x_api_key=key, authorization="Bearer other") == 401
+
+
+def test_a_revoked_or_expired_key_opens_nothing_soon(gateway: Served) -> None:
+    store = gateway.keys()
+    record, key = store.create("acme")
+    _, short = store.create("acme", expires_in_s=0.5)
+    assert status(gateway, x_api_key=key) == 200
+    store.revoke(record.id)
+    until(lambda: status(gateway, x_api_key=key) == 401, 3)
+    until(lambda: status(gateway, x_api_key=short) == 401, 3)
+
+
+def test_a_rotated_key_overlaps_and_ends(state: Path) -> None:
+    store = KeyStore(state)
+    old, first = store.create("acme", models=("m",), limits=Limits(streams=2), note="agent")
+    new, second = store.create("ignored", replaces=old.id, overlap_s=0.3)
+    assert (new.tenant, new.models, new.limits, new.note) == ("acme", ("m",), Limits(streams=2), "agent")
+    assert store.find(first) is not None
+    until(lambda: store.find(first) is None, 3)
+    assert store.find(second) is not None
+
+
+def test_a_key_is_stored_hashed(state: Path) -> None:
+    _, key = KeyStore(state).create("acme")
+    assert all(key.encode() not in file.read_bytes() for file in state.rglob("*") if file.is_file())
+    assert (state / "keys.db").stat().st_mode & 0o077 == 0
+
+
+def test_a_key_opens_only_its_models_and_unknown_ones_read_alike(state: Path, engine: Upstream) -> None:
+    config = closed(state, engine.url)
+    config["models"]["secret"] = config["models"]["fake"]
+    config["tenants"]["other"] = {"models": ["fake"]}
+    with served(config) as gateway:
+        _, key = gateway.keys().create("acme", models=("fake",))
+        _, theirs = gateway.keys().create("other")
+        for text in (key, theirs):
+            mine = Client(gateway.port, text)
+            assert mine.chat(stream=True).status == 200
+            hidden, missing = mine.chat(model="secret"), mine.chat(model="nothing")
+            assert hidden.status == missing.status == 404
+            assert hidden.body == missing.body
+            assert [m["id"] for m in mine.call("GET", "/v1/models").json()["data"]] == ["fake"]
+            assert mine.call("GET", "/v1/models/secret").status == 404
+
+
+def test_an_admins_key_is_not_for_inference(gateway: Served) -> None:
+    _, key = gateway.keys().create("acme", scopes=("admin",))
+    assert status(gateway, x_api_key=key) == 403
+
+
+def test_a_tenant_that_the_configuration_forgot_is_refused(gateway: Served) -> None:
+    _, key = gateway.keys().create("nobody")
+    assert status(gateway, x_api_key=key) == 401
+
+
+def test_salts_differ_by_tenant_and_are_framed(gateway: Served, engine: Upstream) -> None:
+    salts = set()
+    for tenant in ("acme", "other"):
+        _, key = gateway.keys().create(tenant)
+        for guess in ("", "mine"):
+            assert Client(gateway.port, key).chat(stream=True, cache_salt=guess).status == 200
+            salts.add(json.loads(engine.body())["cache_salt"])
+    assert len(salts) == 2
+    assert cache_salt(b"k" * 32, "ab") != cache_salt(b"k" * 32, "a")
+
+
+def test_one_tenants_prefix_is_no_hit_for_another(gateway: Served) -> None:
+    text = "word " * 2000
+    for tenant in ("acme", "acme", "other"):
+        _, key = gateway.keys().create(tenant)
+        assert Client(gateway.port, key).chat(text, stream=True).status == 200
+    predicted = [line.predicted_tokens for line in gateway.ended(3)]
+    assert predicted[0] == 0
+    assert predicted[1]
+    assert predicted[2] == 0
+
+
+def test_nothing_secret_is_written(gateway: Served, capfd: pytest.CaptureFixture[str]) -> None:
+    _, key = gateway.keys().create("acme")
+    mine = Client(gateway.port, key)
+    assert mine.chat("the prompt's own words", stream=True).status == 200
+    assert mine.chat("more of my words", fields={"authorization": "Bearer not-a-key-at-all"}).status == 401
+    assert mine.call("POST", "/v1/chat/completions", b'{"model": "my words", ').status == 400
+    gateway.ended(3)
+    written = b"".join(f.read_bytes() for f in gateway.state.rglob("*") if f.is_file() and f.name != "secret")
+    said = written + "".join(capfd.readouterr()).encode()
+    for secret in (key, "not-a-key-at-all", "prompt's own words", "my words"):
+        assert secret.encode() not in said
+
+
+# tokens
+
+
+@pytest.fixture
+def issuer() -> Iterator[tuple[dict[str, Any], Upstream, dict[str, Any]]]:
+    """Keys by name, a server of the key set, and the set that it serves."""
+    keys = {name: rsa.generate_private_key(public_exponent=65537, key_size=2048) for name in ("one", "two")}
+    served_set: dict[str, Any] = {"keys": []}
+
+    def answer(sock: socket.socket, request: bytes) -> bool:
+        body = json.dumps(served_set).encode()
+        sock.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
+        return False
+
+    with upstream(answer) as server:
+        yield keys, server, served_set
+
+
+def published(key: Any, kid: str) -> dict[str, Any]:
+    made: dict[str, Any] = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(key.public_key()))
+    return made | {"kid": kid, "alg": "RS256", "use": "sig"}
+
+
+def token(key: Any, kid: str, algorithm: str = "RS256", **claims: Any) -> str:
+    now = time.time()
+    whole = {"iss": "https://id", "aud": "gw", "sub": "u1", "org": "acme", "exp": now + 60} | claims
+    return jwt.encode({n: v for n, v in whole.items() if v is not None}, key, algorithm, headers={"kid": kid})
+
+
+def test_tokens_open_when_everything_about_them_is_right(state: Path, engine: Upstream, issuer: Any) -> None:
+    keys, server, key_set = issuer
+    key_set["keys"] = [published(keys["one"], "one")]
+    rules = {"issuer": "https://id", "audience": "gw", "jwks": f"{server.url}/keys", "tenant_claim": "org", "leeway": 0}
+    config = closed(state, engine.url)
+    config["auth"] = {"jwt": rules}
+    wrong = {
+        "another audience": token(keys["one"], "one", aud="x"),
+        "another issuer": token(keys["one"], "one", iss="x"),
+        "expired": token(keys["one"], "one", exp=time.time() - 5),
+        "without an end": token(keys["one"], "one", exp=None),
+        "not yet valid": token(keys["one"], "one", nbf=time.time() + 60),
+        "another key": token(keys["two"], "one"),
+        "an unknown key": token(keys["two"], "two"),
+        "signed with a public secret": jwt.encode({"sub": "x"}, "secret" * 8, "HS256", headers={"kid": "one"}),
+        "unsigned": jwt.encode({"iss": "https://id", "aud": "gw", "org": "acme"}, "", "none"),
+        "without a tenant": token(keys["one"], "one", org=None),
+        "a tenant that is not declared": token(keys["one"], "one", org="nobody"),
+        "not a token": "a.b.c",
+    }
+    with served(config) as gateway:
+        right = token(keys["one"], "one")
+        assert status(gateway, authorization=f"Bearer {right}") == 200
+        assert {name: status(gateway, authorization=f"Bearer {text}") for name, text in wrong.items()} == dict.fromkeys(
+            wrong, 401
+        )
+        line = gateway.ended(1)[0]
+        assert (line.tenant, line.key) == ("acme", None)
+        assert line.subject not in (None, "u1")
+        assert len(server.requests) <= 2  # known keys are not fetched again, unknown ones ask seldom
+
+
+def test_a_rotation_at_the_provider_needs_none_here(issuer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys, server, key_set = issuer
+    key_set["keys"] = [published(keys["one"], "one")]
+    monkeypatch.setattr("setpoint.gateway.tokens.REFETCH_S", 0.0)
+    verifier = JwtVerifier(Jwt(issuer="https://id", audience="gw", jwks=f"{server.url}/keys", tenant_claim="org"))
+
+    async def go() -> None:
+        assert await verifier.verify(token(keys["one"], "one")) == ("acme", "u1")
+        key_set["keys"] = [published(keys["two"], "two")]
+        assert await verifier.verify(token(keys["two"], "two")) == ("acme", "u1")
+        assert await verifier.verify(token(keys["one"], "one")) is None
+
+    asyncio.run(go())
+
+
+# TLS
+
+
+def test_a_renewed_certificate_is_served_without_a_restart(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    files = tmp_path / "cert.pem", tmp_path / "key.pem"
+
+    def issue(name: str) -> None:
+        made = authority.issue_cert(name)
+        files[0].write_bytes(b"".join(blob.bytes() for blob in made.cert_chain_pems))
+        files[1].write_bytes(made.private_key_pem.bytes())
+
+    issue("one.test")
+    certificates = Certificates(Tls(certificate=str(files[0]), key=str(files[1])))
+
+    async def names() -> str:
+        server = await asyncio.start_server(lambda r, w: w.close(), "127.0.0.1", 0, ssl=certificates.context)
+        context = ssl.create_default_context()
+        authority.configure_trust(context)
+        port = server.sockets[0].getsockname()[1]
+        for name in ("one.test", "two.test"):
+            try:
+                _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname=name)
+            except ssl.SSLCertVerificationError:
+                continue
+            writer.close()
+            server.close()
+            return name
+        raise AssertionError
+
+    assert asyncio.run(names()) == "one.test"
+    issue("two.test")
+    certificates.renew()
+    assert asyncio.run(names()) == "two.test"
+
+
+def test_a_gateway_serves_https_and_asks_for_client_certificates(state: Path, tmp_path: Path, engine: Upstream) -> None:
+    authority = trustme.CA()
+    server, client = authority.issue_cert("gateway.test"), authority.issue_cert("client.test")
+    names = {"certificate": "cert.pem", "key": "key.pem", "client_ca": "ca.pem"}
+    paths = {field: tmp_path / name for field, name in names.items()}
+    server.private_key_and_cert_chain_pem.write_to_path(str(paths["certificate"]))
+    server.private_key_pem.write_to_path(str(paths["key"]))
+    authority.cert_pem.write_to_path(str(paths["client_ca"]))
+    tls = {field: str(path) for field, path in paths.items()}
+    config = config_of(state, engine.url, workers=1, listen={"port": 0, "tls": tls})
+
+    def ask(port: int, *, with_certificate: bool) -> bytes:
+        context = ssl.create_default_context()
+        authority.configure_trust(context)
+        if with_certificate:
+            client.configure_cert(context)
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as plain:
+            with context.wrap_socket(plain, server_hostname="gateway.test") as sock:
+                body = b'{"model":"fake","stream":true,"messages":[]}'
+                head = (
+                    b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: %d\r\n\r\n"
+                )
+                sock.sendall(head % len(body) + body)
+                return read_all(sock)
+
+    with whole(tmp_path / "gateway.yaml", config) as running:
+        assert b"[DONE]" in ask(running.port, with_certificate=True)
+        with contextlib.suppress(ssl.SSLError, ConnectionResetError):  # told in the handshake, or by the end
+            assert ask(running.port, with_certificate=False) == b""
+    assert len(engine.requests) == 1

@@ -1,0 +1,94 @@
+"""A configuration is used or every mistake in it is explained."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.gateway.conftest import config_of
+
+from setpoint.errors import CardError
+from setpoint.gateway.config import Gateway
+from setpoint.gateway.reading import parse_config
+
+
+def read(config: dict[str, Any]) -> Gateway:
+    return parse_config(yaml.safe_dump(config).encode(), "gateway.yaml")
+
+
+def good() -> dict[str, Any]:
+    return config_of(Path("state"), "http://127.0.0.1:1")
+
+
+def changed(path: str, value: Any) -> dict[str, Any]:
+    config = good()
+    here: Any = config
+    *way, last = path.split(".")
+    for part in way:
+        here = here[int(part)] if part.isdigit() else here.setdefault(part, {})
+    here[last] = value
+    return config
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "field"),
+    [
+        ("models.fake.replicas.0.url", "ftp://x", "models.fake.replicas[0].url"),
+        ("models.fake.replicas.0.max_in_flight", 0, "models.fake.replicas[0].max_in_flight"),
+        ("models.fake.replicas.0.max_inflight", 2, "models.fake.replicas[0].max_inflight"),
+        ("models.fake.replicas.0.api_key_env", "NOT_SET_ANYWHERE", "models.fake.replicas[0].api_key_env"),
+        ("models.fake.routing", {"policy": "prefx"}, "models.fake.routing.policy"),
+        ("models.fake.timeouts", {"gap": "soon"}, "models.fake.timeouts.gap"),
+        ("models.fake.fallbacks", ["nothing"], "models.fake.fallbacks[0]"),
+        ("models.fake.fallbacks", ["fake"], "models.fake.fallbacks[0]"),
+        ("models.fake.aliases", ["fake"], "models.fake.aliases[0]"),
+        ("models.fake.dialects", ["chatt"], "models.fake.dialects[0]"),
+        ("models.mixed", {"split": {"nothing": 1}}, "models.mixed.split.nothing"),
+        ("models.mixed", {}, "models.mixed.replicas"),
+        ("tenants.local", {"models": ["nothing"]}, "tenants.local.models[0]"),
+        ("tenants.local", {"limits": {"tokens_per_minute": "many"}}, "tenants.local.limits.tokens_per_minute"),
+        ("auth.anonymous", "nobody", "auth.anonymous"),
+        ("listen.host", "0.0.0.0", "auth.anonymous"),
+        ("admin.host", "0.0.0.0", "admin.open"),
+        ("listen.tls", {"certificate": "no", "key": "no"}, "listen.tls.certificate"),
+        ("redis", {"url_env": "NOT_SET_ANYWHERE"}, "redis.url_env"),
+        ("http.max_body", "much", "http.max_body"),
+        ("kind", "Workload", "kind"),
+    ],
+)
+def test_a_mistake_is_named_with_its_field(path: str, value: Any, field: str) -> None:
+    with pytest.raises(CardError) as raised:
+        read(changed(path, value))
+    assert field in [m.field for m in raised.value.mistakes], str(raised.value)
+
+
+def test_a_misspelt_field_is_told_its_name() -> None:
+    with pytest.raises(CardError) as raised:
+        read(changed("models.fake.replicas.0.max_in_fligth", 2))
+    assert "max_in_flight (did you mean it?)" in str(raised.value)
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    config = changed("models.fake.timeouts", {"gap": "soon"})
+    config["http"] = {"max_body": "much"}
+    config["workers"] = 0
+    with pytest.raises(CardError) as raised:
+        read(config)
+    assert len(raised.value.mistakes) == 3
+
+
+def test_two_replicas_need_names_of_their_own() -> None:
+    config = good()
+    config["models"]["fake"]["replicas"] = [{"url": "http://127.0.0.1:1"}] * 2
+    with pytest.raises(CardError, match="twice"):
+        read(config)
+
+
+def test_units_are_those_of_people() -> None:
+    config = changed("models.fake.timeouts", {"first_byte": "10m", "gap": "90s"})
+    config["http"] = {"max_body": "8 MiB"}
+    config["tenants"]["local"] = {"limits": {"tokens_per_day": "2M"}}
+    read_ = read(config)
+    assert read_.models["fake"].timeouts.first_byte == 600
+    assert read_.http.max_body == 8 * 2**20
+    assert read_.tenants["local"].limits.tokens_per_day == 2_000_000

@@ -1,0 +1,195 @@
+"""Who waits, who goes first, who is told to come back and when."""
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from setpoint.gateway.config import Model
+from setpoint.gateway.gate import Gate, Lease, Ticket
+from setpoint.gateway.refusal import Refusal
+from setpoint.gateway.replica import EJECTED_UNTIL_US, LOADING, STATE, Replica, now_us
+from setpoint.gateway.shared import SharedTable
+
+
+def gate(tmp_path: Path, *, places: int = 1, replicas: int = 1, **queue: Any) -> Gate:
+    table = SharedTable(tmp_path / "table", 1, 0)
+    model = Model.model_validate(
+        {
+            "replicas": [{"url": f"http://127.0.0.1:{9000 + i}", "max_in_flight": places} for i in range(replicas)],
+            "queue": queue,
+        }
+    )
+    made = [Replica("m", one, model.health, table, tmp_path) for one in model.replicas]
+    return Gate(model, made, lambda *_: None)
+
+
+def ticket(
+    tenant: str = "a", *, rank: int = 0, weight: float = 1.0, tokens: int = 100, within_s: float | None = None
+) -> Ticket:
+    deadline = None if within_s is None else time.monotonic() + within_s
+    return Ticket(tenant, weight, rank, tokens, 1, [], deadline_s=deadline)
+
+
+async def order_of(way: Gate, tickets: list[Ticket]) -> list[Ticket]:
+    """The order in which tickets get the one place, each giving it back at once."""
+    first = await way.enter(ticket("first"))
+    order: list[Ticket] = []
+
+    async def go(mine: Ticket) -> None:
+        lease = await way.enter(mine)
+        order.append(mine)
+        await asyncio.sleep(0)
+        lease.release()
+
+    tasks = [asyncio.create_task(go(one)) for one in tickets]
+    await asyncio.sleep(0.02)
+    first.release()
+    await asyncio.wait_for(asyncio.gather(*tasks), 10)
+    return order
+
+
+def test_interactive_goes_before_batch(tmp_path: Path) -> None:
+    tickets = [ticket(rank=1), ticket(rank=1), ticket(rank=0)]
+    order = asyncio.run(order_of(gate(tmp_path), tickets))
+    assert order[0] is tickets[2]
+
+
+def test_a_tenant_with_many_requests_does_not_go_before_one_with_few(tmp_path: Path) -> None:
+    crowd, single = [ticket("crowd") for _ in range(20)], ticket("single")
+    order = asyncio.run(order_of(gate(tmp_path), [*crowd, single]))
+    assert order.index(single) <= 1
+
+
+def test_weights_share_the_places(tmp_path: Path) -> None:
+    tickets = [ticket("big", weight=3) for _ in range(40)] + [ticket("small") for _ in range(40)]
+    order = asyncio.run(order_of(gate(tmp_path, interactive_wait=600), tickets))
+    assert [t.tenant for t in order[:40]].count("big") in range(28, 33)
+
+
+def test_long_prompts_weigh_more(tmp_path: Path) -> None:
+    tickets = [ticket("long", tokens=4000) for _ in range(10)] + [ticket("short", tokens=400) for _ in range(40)]
+    order = asyncio.run(order_of(gate(tmp_path, interactive_wait=600), tickets))
+    assert [t.tenant for t in order[:22]].count("short") >= 18
+
+
+async def refusal_of(way: Gate, mine: Ticket) -> Refusal:
+    with pytest.raises(Refusal) as raised:
+        (await way.enter(mine)).release()
+    return raised.value
+
+
+def test_a_full_queue_is_an_answer(tmp_path: Path) -> None:
+    async def go() -> None:
+        way = gate(tmp_path, size=2)
+        held = await way.enter(ticket())
+        waiting = [asyncio.create_task(way.enter(ticket())) for _ in range(2)]
+        await asyncio.sleep(0)
+        refusal = await refusal_of(way, ticket())
+        assert (refusal.status, refusal.code) == (503, "queue_full")
+        assert refusal.retry_after_s is not None
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        held.release()
+
+    asyncio.run(go())
+
+
+def test_in_a_full_queue_the_tenant_with_most_gives_way(tmp_path: Path) -> None:
+    async def go() -> None:
+        way = gate(tmp_path, size=4)
+        held = await way.enter(ticket())
+        crowd = [asyncio.create_task(way.enter(ticket("crowd"))) for _ in range(4)]
+        await asyncio.sleep(0)
+        single = asyncio.create_task(way.enter(ticket("single")))
+        await asyncio.sleep(0.02)
+        failed = [task for task in crowd if task.done()]
+        assert len(failed) == 1
+        assert isinstance(failed[0].exception(), Refusal)
+        held.release()
+        for task in [crowd[0], single, *crowd[1:]]:
+            if task not in failed:
+                (await asyncio.wait_for(task, 5)).release()
+
+    asyncio.run(go())
+
+
+def test_who_cannot_be_served_in_time_is_told_at_once(tmp_path: Path) -> None:
+    async def go() -> None:
+        way = gate(tmp_path)
+        way._service_s = 30.0
+        held = await way.enter(ticket())
+        waiting = asyncio.create_task(way.enter(ticket()))
+        await asyncio.sleep(0)
+        refusal = await refusal_of(way, ticket(within_s=5))
+        assert refusal.code == "deadline"
+        assert refusal.retry_after_s == pytest.approx(30.0)
+        held.release()
+        (await waiting).release()
+
+    asyncio.run(go())
+
+
+def test_who_has_waited_too_long_is_told(tmp_path: Path) -> None:
+    async def go() -> None:
+        way = gate(tmp_path, interactive_wait=0.05)
+        held = await way.enter(ticket())
+        assert (await refusal_of(way, ticket())).code == "queue_timeout"
+        held.release()
+        (await way.enter(ticket())).release()
+
+    asyncio.run(go())
+
+
+def test_a_loading_model_is_waited_for_and_then_is_a_503_with_a_time(tmp_path: Path) -> None:
+    async def go() -> None:
+        way = gate(tmp_path, loading_wait=0.1)
+        replica = way.replicas[0]
+        replica.row[STATE] = LOADING
+        refusal = await refusal_of(way, ticket())
+        assert (refusal.status, refusal.code) == (503, "loading")
+        waiting = asyncio.create_task(way.enter(ticket()))
+        await asyncio.sleep(0.02)
+        replica.succeeded()
+        (await asyncio.wait_for(waiting, 5)).release()
+
+    asyncio.run(go())
+
+
+def test_an_ejected_replica_comes_back_one_request_at_a_time(tmp_path: Path) -> None:
+    async def go() -> None:
+        way = gate(tmp_path, places=8)
+        replica = way.replicas[0]
+        for _ in range(3):
+            replica.failed()
+        refusal = await refusal_of(way, ticket())
+        assert refusal.code == "no_replica"
+        assert refusal.retry_after_s == pytest.approx(5.0, abs=0.5)
+        replica.row[EJECTED_UNTIL_US] = now_us()
+        trial = await way.enter(ticket())
+        second = asyncio.create_task(way.enter(ticket()))
+        await asyncio.sleep(0.03)
+        assert not second.done()
+        replica.succeeded()
+        trial.release()
+        (await asyncio.wait_for(second, 5)).release()
+
+    asyncio.run(go())
+
+
+def test_a_place_that_comes_as_its_client_leaves_is_not_lost(tmp_path: Path) -> None:
+    async def go() -> None:
+        way = gate(tmp_path)
+        held: Lease = await way.enter(ticket())
+        waiting = asyncio.create_task(way.enter(ticket()))
+        await asyncio.sleep(0)
+        held.release()  # the place goes to the one who waits
+        waiting.cancel()  # who leaves in the same moment
+        await asyncio.gather(waiting, return_exceptions=True)
+        assert way.replicas[0].in_flight == 0
+        (await asyncio.wait_for(way.enter(ticket()), 5)).release()
+
+    asyncio.run(go())

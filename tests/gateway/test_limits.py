@@ -1,0 +1,352 @@
+"""Allowances: exact under concurrency, in one process, in several, and in Redis."""
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.gateway.conftest import config_of, served, until
+
+from setpoint.gateway.config import Limits, Redis
+from setpoint.gateway.limits import (
+    DAY_USED,
+    RESERVED,
+    STREAMS,
+    Holder,
+    LimitReached,
+    LimitStore,
+    SharedLimits,
+    per_minute,
+)
+from setpoint.gateway.redis_limits import RedisLimits
+from setpoint.gateway.shared import SharedTable
+from setpoint.testing.fake_engine import fake_engine
+from setpoint.testing.script import Script
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Iterator[SharedTable]:
+    made = SharedTable(tmp_path / "table", 2, 0)
+    yield made
+    made.close()
+
+
+def holder(name: str = "tenant:a", **limits: int) -> Holder:
+    return Holder(name, Limits(**limits))
+
+
+async def admitted(store: LimitStore, who: Holder, tokens: int) -> bool:
+    try:
+        await store.reserve([who], tokens)
+    except LimitReached:
+        return False
+    return True
+
+
+def test_the_last_token_is_given_out_once(table: SharedTable) -> None:
+    async def go() -> list[bool]:
+        who = holder(tokens_per_minute=1000)
+        return await asyncio.gather(*(admitted(SharedLimits(table), who, 100) for _ in range(50)))
+
+    assert asyncio.run(go()).count(True) == 10
+
+
+def test_what_was_not_used_is_free_again_at_once(table: SharedTable) -> None:
+    async def go() -> None:
+        store, who = SharedLimits(table), holder(tokens_per_minute=1000)
+        first = await store.reserve([who], 1000)
+        assert not await admitted(store, who, 1)
+        store.settle(first, 400)
+        assert await admitted(store, who, 600)
+        assert not await admitted(store, who, 100)
+
+    asyncio.run(go())
+
+
+def test_one_holders_refusal_takes_nothing_from_the_others(table: SharedTable) -> None:
+    async def go() -> None:
+        store = SharedLimits(table)
+        tenant, key = holder("tenant:a", tokens_per_minute=1000), holder("key:b", streams=1)
+        await store.reserve([tenant, key], 10)
+        with pytest.raises(LimitReached):
+            await store.reserve([tenant, key], 10)
+        row = table.row("tenant:a")
+        assert (row.held(STREAMS), row.held(RESERVED)) == (1, 10)
+
+    asyncio.run(go())
+
+
+def test_a_request_larger_than_the_allowance_never_fits(table: SharedTable) -> None:
+    with pytest.raises(LimitReached) as raised:
+        asyncio.run(SharedLimits(table).reserve([holder(tokens_per_minute=10)], 11))
+    assert raised.value.retry_after_s is None
+
+
+def test_retry_after_is_the_time_until_it_fits(table: SharedTable) -> None:
+    async def go() -> float:
+        store, who = SharedLimits(table), holder(tokens_per_minute=600)
+        store.settle(await store.reserve([who], 600), 600)
+        with pytest.raises(LimitReached) as raised:
+            await store.reserve([who], 100)
+        assert raised.value.retry_after_s is not None
+        return raised.value.retry_after_s
+
+    assert 9.0 < asyncio.run(go()) <= 10.0  # 100 tokens at 10 a second
+
+
+def test_a_days_allowance_counts_what_is_reserved(table: SharedTable) -> None:
+    async def go() -> None:
+        store, who = SharedLimits(table), holder(tokens_per_day=100)
+        first = await store.reserve([who], 60)
+        assert not await admitted(store, who, 60)
+        store.settle(first, 10)
+        assert await admitted(store, who, 60)
+
+    asyncio.run(go())
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(1, 400), st.floats(0, 1)), max_size=40))
+def test_no_order_of_reserving_and_settling_leaves_a_remainder(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, float]]
+) -> None:
+    table = SharedTable(tmp_path_factory.mktemp("t") / "table", 1, 0)
+
+    async def go() -> int:
+        store, who, open_, used = SharedLimits(table), holder(tokens_per_day=1000), [], 0
+        for tokens, share in steps:
+            try:
+                open_.append((await store.reserve([who], tokens), int(tokens * share)))
+            except LimitReached:
+                if open_:
+                    reservation, spent = open_.pop(0)
+                    store.settle(reservation, spent)
+                    used += spent
+            row = table.row("tenant:a")
+            assert row[DAY_USED] + row.held(RESERVED) <= 1000
+        for reservation, spent in open_:
+            store.settle(reservation, spent)
+            used += spent
+        return used
+
+    used, row = asyncio.run(go()), table.row("tenant:a")
+    assert (row.held(STREAMS), row.held(RESERVED)) == (0, 0)
+    assert row[DAY_USED] == used or not steps
+    table.close()
+
+
+@given(st.integers(0, 10**9), st.integers(1, 10**6), st.integers(1, 10**9))
+def test_after_the_told_time_it_fits(level: int, limit: int, asked: int) -> None:
+    wait_s = per_minute(level, limit, asked)
+    if wait_s is None:
+        assert asked > limit * 1000
+    else:
+        assert level - wait_s * limit * 1000 / 60 + asked <= limit * 1000 + 1
+
+
+CHILD = """
+import asyncio, sys
+from pathlib import Path
+from setpoint.gateway.config import Limits
+from setpoint.gateway.limits import Holder, LimitReached, SharedLimits
+from setpoint.gateway.shared import SharedTable
+
+store = SharedLimits(SharedTable(Path(sys.argv[1]), 4, int(sys.argv[2])))
+who = Holder("tenant:a", Limits(tokens_per_day=100_000))
+
+async def go():
+    won = 0
+    for i in range(5000):
+        try:
+            reservation = await store.reserve([who], 37)
+        except LimitReached:
+            continue
+        won += 1
+        if i % 3 == 0:
+            store.settle(reservation, 0)
+            won -= 1
+    print(won)
+
+sys.stdin.read(1)
+asyncio.run(go())
+"""
+
+
+def test_processes_share_one_allowance_exactly(tmp_path: Path) -> None:
+    """Four processes reserve as fast as they can; a killed one's share comes back."""
+    path = tmp_path / "table"
+    table = SharedTable(path, 4, -1)
+    source = str(Path(__file__).parents[2] / "src")
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-c", CHILD, str(path), str(i)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PYTHONPATH": source},
+        )
+        for i in range(4)
+    ]
+    for child in children:
+        assert child.stdin is not None
+        child.stdin.write("x")
+        child.stdin.flush()
+    won = sum(int(child.communicate(timeout=60)[0]) for child in children)
+    row = table.row("tenant:a")
+    assert row.held(RESERVED) == won * 37
+    assert row.held(STREAMS) == won
+    assert 100_000 - 37 < won * 37 <= 100_000
+    for worker in range(4):
+        table.clear_worker(worker)
+    assert (row.held(RESERVED), row.held(STREAMS)) == (0, 0)
+    table.close()
+
+
+# through the gateway
+
+
+def test_a_tenants_limits_are_told_with_a_time(state: Path) -> None:
+    with fake_engine(Script()) as engine:
+        config = config_of(state, engine.url, tenants={"local": {"limits": {"requests_per_minute": 2}}})
+        with served(config) as gateway:
+            assert [gateway.chat().status for _ in range(2)] == [200, 200]
+            third = gateway.chat()
+    assert third.status == 429
+    assert 1 <= int(third.fields["retry-after"]) <= 30
+    assert third.json()["error"]["code"] == "requests_per_minute"
+
+
+def test_streams_at_once_are_bounded(state: Path) -> None:
+    with fake_engine(Script(decode_s=0.05)) as engine:
+        config = config_of(state, engine.url, tenants={"local": {"limits": {"streams": 3}}})
+        with served(config) as gateway, ThreadPoolExecutor(10) as pool:
+            statuses = list(pool.map(lambda _: gateway.chat(stream=True, max_tokens=16).status, range(10)))
+            until(gateway.idle)
+    assert statuses.count(200) == 3
+    assert statuses.count(429) == 7
+
+
+def test_reservations_of_cancelled_streams_come_back(state: Path) -> None:
+    with fake_engine(Script(decode_s=0.02, output_tokens=1000)) as engine:
+        config = config_of(state, engine.url, tenants={"local": {"limits": {"tokens_per_day": 3000}}})
+        with served(config) as gateway:
+            for _ in range(10):
+                with gateway.raw() as sock:
+                    body = b'{"model":"fake","stream":true,"max_tokens":1000,"messages":[]}'
+                    sock.sendall(
+                        b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(body)
+                    )
+                    sock.sendall(body)
+                    until(lambda: b"one" in sock.recv(65536))
+                until(gateway.idle)
+            row = gateway.table.row("tenant:local")
+            charged = sum(line.prompt_tokens + line.completion_tokens for line in gateway.ended(10))
+            assert row[DAY_USED] == charged
+            assert charged < 1000
+
+
+def test_outputs_and_prompts_have_bounds(state: Path) -> None:
+    with fake_engine(Script()) as engine:
+        limits = {"max_output": 8, "max_context": 1000}
+        with served(config_of(state, engine.url, tenants={"local": {"limits": limits}})) as gateway:
+            assert gateway.chat(max_tokens=9).status == 400
+            assert gateway.chat("word " * 5000).status == 400
+            body = {"model": "fake", "messages": [{"role": "user", "content": "hi"}]}
+            free = gateway.call("POST", "/v1/chat/completions", body).json()
+    assert free["usage"]["completion_tokens"] == 8  # who names no limit gets the bound
+
+
+# Redis
+
+
+@pytest.fixture(scope="module")
+def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    folder = tmp_path_factory.mktemp("redis")
+    command = ["redis-server", "--port", str(port), "--save", "", "--bind", "127.0.0.1", "--dir", str(folder)]
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+
+    def listens() -> bool:
+        with socket.socket() as sock:
+            return sock.connect_ex(("127.0.0.1", port)) == 0
+
+    until(listens)
+    yield f"redis://127.0.0.1:{port}/0"
+    child.terminate()
+    child.wait(10)
+
+
+def redis_store(monkeypatch: pytest.MonkeyPatch, url: str, prefix: str, timeout: float = 5.0) -> RedisLimits:
+    monkeypatch.setenv("LIMITS_URL", url)
+    return RedisLimits(Redis(url_env="LIMITS_URL", prefix=prefix, timeout=timeout))
+
+
+def test_redis_gives_the_last_token_out_once(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def go() -> list[bool]:
+        stores = [redis_store(monkeypatch, redis_url, "once") for _ in range(3)]  # three gateways
+        who = holder(tokens_per_minute=1000)
+        won = await asyncio.gather(*(admitted(stores[i % 3], who, 100) for i in range(60)))
+        for store in stores:
+            await store.close()
+        return won
+
+    assert asyncio.run(go()).count(True) == 10
+
+
+def test_redis_refunds_and_charges(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def go() -> None:
+        store = redis_store(monkeypatch, redis_url, "refund")
+        who = holder(tokens_per_day=100, streams=1)
+        first = await store.reserve([who], 100)
+        with pytest.raises(LimitReached) as raised:
+            await store.reserve([who], 1)
+        assert raised.value.limit == "streams"
+        store.settle(first, 30)
+        await store.settled()
+        assert not await admitted(store, who, 71)
+        assert await admitted(store, who, 70)
+        await store.close()
+
+    asyncio.run(go())
+
+
+def test_without_redis_requests_are_refused(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    monkeypatch.setenv("LIMITS_URL", f"redis://127.0.0.1:{port}/0")
+    with fake_engine(Script()) as engine:
+        with served(config_of(state, engine.url, redis={"url_env": "LIMITS_URL", "timeout": 0.3})) as gateway:
+            assert gateway.chat().status == 503
+
+
+def test_limits_hold_across_gateways(redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LIMITS_URL", redis_url)
+    shared = {"redis": {"url_env": "LIMITS_URL", "prefix": "two"}}
+    shared["tenants"] = {"local": {"limits": {"requests_per_minute": 7}}}  # type: ignore[dict-item]
+    with fake_engine(Script()) as engine:
+        configs = [config_of(tmp_path / name, engine.url, **shared) for name in "ab"]
+        with served(configs[0]) as one, served(configs[1]) as two:
+            statuses: list[int] = []
+
+            def client(gateway: object) -> None:
+                for _ in range(10):
+                    statuses.append(gateway.chat().status)  # type: ignore[attr-defined]
+                    time.sleep(0.001)
+
+            threads = [threading.Thread(target=client, args=(g,)) for g in (one, two)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(30)
+    assert statuses.count(200) in (7, 8)  # the eighth where the run took long enough to earn one
+    assert statuses.count(429) == 20 - statuses.count(200)

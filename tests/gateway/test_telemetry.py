@@ -1,0 +1,37 @@
+"""Spans under the semantic conventions, below the client's own trace."""
+
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import StatusCode
+from tests.gateway.test_ledger import ended
+
+from setpoint.gateway.health import cache_tokens
+from setpoint.gateway.telemetry import Spans
+
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+def test_an_exchange_is_a_span_below_the_clients() -> None:
+    exporter = InMemorySpanExporter()
+    spans = Spans(SimpleSpanProcessor(exporter))
+    spans.observe(ended(1, dialect="openai-chat", trace=TRACE, ttft_s=0.05, cached_tokens=3))
+    spans.observe(ended(2, dialect="openai-embeddings", outcome="truncated", status=502))
+    spans.observe(ended(3, model="", outcome="refused", status=401, sent_status=401))
+    one, two = exporter.get_finished_spans()
+    spans.close()
+    assert one.name == "chat m"
+    assert one.parent is not None
+    assert f"{one.parent.trace_id:032x}-{one.parent.span_id:016x}" == TRACE[3:-3]
+    assert one.attributes is not None
+    assert one.attributes["gen_ai.usage.input_tokens"] == 5
+    assert one.attributes["gen_ai.usage.cache_read.input_tokens"] == 3
+    assert (one.end_time or 0) - (one.start_time or 0) == 100_000_000
+    assert two.name == "embeddings m"
+    assert two.status.status_code is StatusCode.ERROR
+
+
+def test_the_size_of_vllms_cache_is_read_from_its_metrics() -> None:
+    text = b'# TYPE vllm:cache_config_info gauge\nvllm:cache_config_info{block_size="16",num_gpu_blocks="1000"} 1.0\n'
+    assert cache_tokens(text) == 16_000
+    assert cache_tokens(b'vllm:cache_config_info{block_size="16",num_gpu_blocks="None"} 1.0\n') == 0
+    assert cache_tokens(b"llamacpp:requests_processing 1\n") == 0
