@@ -124,10 +124,10 @@ def test_every_dialect(make_run: Make, dialect: Dialect) -> None:
     contract: dict[str, object] = {"unit": "answer", "api": api.get(dialect, "chat")}
     if dialect is Dialect.EMBEDDINGS:
         contract |= {"streaming": False, "response": "vector", "modality": "embedding"}
-    card = make_card(contract=contract, promises=["p90 e2e <= 5s"])
+    card = make_card(contract=contract, promises=["p80 e2e <= 5s"])
     with fake_engine(Script()) as engine:
         outcome = make_run(card, engine.url, dialect=dialect)
-    assert outcome.state is State.MET
+    assert outcome.state is State.MET, [v.reason for v in outcome.verdicts]
     assert {o for o, n in outcome.summary.outcomes.items() if n} <= {"complete", "length"}
 
 
