@@ -2,8 +2,9 @@
 
 Setpoint's client parses, judges and journals every exchange. The others do what a load generator on them does: read
 the stream by lines (and, for aiohttp, also by raw chunks), decode each event with the same decoder, note each arrival,
-check the finish reason. They record nothing. All run in turn, in one process, with the same 32 streams, on uvloop; one
-row more has aiohttp on asyncio's own loop, which is what it runs on unless told otherwise.
+check the finish reason. They record nothing. All run in turn, in one process, with the same 32 streams, on uvloop. Two
+rows more have aiohttp on asyncio's own loop, which is what it runs on unless told otherwise; one of them decodes with
+the standard library, as benchmark clients on aiohttp commonly do.
 
     request   CPU seconds of one exchange whose single token arrives in one write with the rest of the answer
     answer    the same with 64 tokens in the one write
@@ -13,6 +14,7 @@ row more has aiohttp on asyncio's own loop, which is what it runs on unless told
 import argparse
 import asyncio
 import gc
+import json
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Coroutine
@@ -62,7 +64,8 @@ async def setpoint(url: str, load: Callable[[One], Awaitable[None]]) -> None:
 class Lines:
     """What a client that reads lines notes of one answer."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, plain: bool = False) -> None:
+        self.plain = plain
         self.times: list[float] = []
         self.reason: str | None = None
         self.done = False
@@ -79,6 +82,12 @@ class Lines:
         now = time.monotonic()
         if payload == done:
             self.done = True
+            return
+        if self.plain:
+            for part in json.loads(payload).get("choices") or ():
+                if (part.get("delta") or {}).get("content"):
+                    self.times.append(now)
+                self.reason = part.get("finish_reason") or self.reason
             return
         answer = openai_answer(payload)
         for choice in answer.choices or ():
@@ -97,6 +106,19 @@ async def aiohttp_lines(url: str, load: Callable[[One], Awaitable[None]]) -> Non
 
         async def one(_: int) -> int:
             seen = Lines()
+            async with session.post(url + PATH, data=BODY, headers=TYPE) as response:
+                async for line in response.content:
+                    seen.line(line)
+            return seen.tokens()
+
+        await load(one)
+
+
+async def aiohttp_json(url: str, load: Callable[[One], Awaitable[None]]) -> None:
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+
+        async def one(_: int) -> int:
+            seen = Lines(plain=True)
             async with session.post(url + PATH, data=BODY, headers=TYPE) as response:
                 async for line in response.content:
                     seen.line(line)
@@ -139,6 +161,7 @@ CLIENTS: dict[str, tuple[Load, Callable[[Coroutine[Any, Any, None]], None]]] = {
     "aiohttp, lines": (aiohttp_lines, uvloop.run),
     "aiohttp, chunks": (aiohttp_chunks, uvloop.run),
     "aiohttp, lines, asyncio's loop": (aiohttp_lines, asyncio.run),
+    "the same with the standard library's json": (aiohttp_json, asyncio.run),
     "httpx, lines": (httpx_lines, uvloop.run),
 }
 

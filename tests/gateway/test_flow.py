@@ -128,6 +128,22 @@ def test_a_connection_that_the_engine_closed_while_idle_costs_nothing(state: Pat
         assert gateway.ended(5)[-1].attempts == 1
 
 
+def test_an_engine_that_held_a_request_and_then_closed_has_failed_it(state: Path) -> None:
+    """On a kept connection too: sending it again in silence would hide a request that kills engines."""
+
+    def crash(sock: socket.socket, request: bytes) -> bool:
+        sock.sendall(chunked(GOOD))
+        sock.settimeout(5)
+        sock.recv(10)
+        time.sleep(1.3)
+        reset(sock)
+        return False
+
+    with upstream(crash) as engine, served(config_of(state, engine.url, model={"retries": {"attempts": 1}})) as gateway:
+        assert [gateway.chat(stream=True).status for _ in range(2)] == [200, 502]
+        assert len(engine.requests) == 1
+
+
 def test_a_request_is_not_repeated_once_a_byte_was_answered(state: Path) -> None:
     def cut(sock: socket.socket, request: bytes) -> bool:
         sock.sendall(b"HTTP/1.1 200")

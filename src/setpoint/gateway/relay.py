@@ -9,6 +9,7 @@ import asyncio
 import time
 
 from setpoint.client.connection import Connection
+from setpoint.client.pending import STALE_S
 from setpoint.errors import TranslationError
 from setpoint.gateway.ask import Ask
 from setpoint.gateway.config import Timeouts
@@ -174,8 +175,9 @@ class Relay:
         """The engine is gone before the end of its answer."""
         connection = self._connection
         if self.judgement is None:
-            if self._reused and connection is not None and not connection.got_bytes:
-                self.stale = True  # it was closed while idle: nothing of this request was answered
+            unanswered = self._reused and connection is not None and not connection.got_bytes
+            if unanswered and now_s - self.sent_s <= STALE_S:
+                self.stale = True  # it was closed while idle; an engine that held the request for longer has failed it
             elif self._status == 0:
                 self._lose(Outcome.ERROR, reason, now_s)
             else:

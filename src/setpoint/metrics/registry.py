@@ -35,11 +35,13 @@ class MetricDefinition:
     answered_only: bool = True
 
     def observed(self, table: ExchangeTable) -> tuple[Floats | Gaps, Mask]:
-        """Values, and which exchanges (in order of schedule) or entries of ``gap_s`` they belong to.
+        """Values as a new array, and which exchanges (in order of schedule) have any.
 
         Failed exchanges have no latency: they count in shares and never in a distribution.
         """
         rows = table.answered if self.answered_only else np.ones(len(table), dtype=np.bool_)
+        if self.per == "gap":
+            return table.gaps_in(rows), rows & (table.gaps > 0)
         values = self.values(table)
-        kept = table.gaps_of(rows) if self.per == "gap" else rows & ~np.isnan(values)
+        kept = rows & ~np.isnan(values)
         return values[kept], kept

@@ -210,10 +210,8 @@ def _observations(
     """Ascending values, the exchanges that have any, and how many of each exchange's are at most a given value."""
     values, kept = metric.observed(table)
     if metric.per == "gap":
-        del kept  # as large as the gaps
         values.sort()
-        rows = table.answered & (table.gaps > 0)
-        return values, rows, lambda limit: table.gaps_at_most(limit)[rows]
+        return values, kept, lambda limit: table.gaps_at_most(limit)[kept]
     return ascending(values), kept, lambda limit: (values <= limit).astype(np.int64)
 
 

@@ -209,6 +209,12 @@ class ExchangeTable:
         longest[self.gaps == 0] = np.nan
         return longest
 
+    def gaps_in(self, rows: Mask) -> Gaps:
+        """The gaps of these exchanges as a new array; without a mask as large as the gaps where all are wanted."""
+        if int(self.gaps[rows].sum()) == len(self.gap_s):
+            return self.gap_s.copy()
+        return self.gap_s[self.gaps_of(rows)]
+
     def gaps_of(self, rows: Mask) -> Mask:
         """Which entries of ``gap_s`` belong to the rows where ``rows`` is true."""
         some = rows & (self.gaps > 0)

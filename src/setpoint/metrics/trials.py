@@ -83,7 +83,7 @@ def _gap_trials(table: ExchangeTable, limit_s: float, quantile: float) -> Trials
         total,
         np.where(answered, table.gaps_at_most(limit_s), 0),
         np.where(table.cancelled, total, 0),
-        table.gaps_at_most(_own(table.gap_s[table.gaps_of(answered)], quantile)),
+        table.gaps_at_most(_own(table.gaps_in(answered), quantile)),
         int((answered & (observed == 0)).sum()),
         "gaps",
     )

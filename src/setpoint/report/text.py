@@ -10,7 +10,8 @@ from setpoint.metrics.verdict import State
 from setpoint.report.content import LoadVerdicts, Report, Section, Table, Text
 
 STYLE = {State.MET: "green", State.MISSED: "red", State.UNDECIDED: "yellow"}
-NARROW = 90
+NARROW, WIDE = 90, 130
+FEW, MIDDLE = (0, 1, 2, 4), (0, 1, 2, 3, 4, 6, 7)  # columns of the load table that fit
 COLUMNS = ("promise", "verdict", "within", "95% interval", "observed", "n")
 
 
@@ -60,7 +61,7 @@ def _loads(sections: tuple[Section, ...]) -> Table | None:
 
 
 def _load_table(table: Table, width: int) -> Iterator[RenderableType]:
-    keep = range(len(table.columns)) if width >= NARROW else (0, 1, 2, 4)
+    keep = range(len(table.columns)) if width >= WIDE else MIDDLE if width >= NARROW else FEW
     out = RichTable(box=None, pad_edge=False, header_style="dim", title=table.title, title_justify="left")
     for i in keep:
         out.add_column(table.columns[i], overflow="fold")
