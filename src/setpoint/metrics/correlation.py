@@ -20,6 +20,8 @@ from scipy.special import ndtri, stdtrit
 
 from setpoint.metrics.table import Floats, Ints, Mask
 
+LONG = 200_000
+
 
 def design_effect(inside: Floats | Ints, total: Floats | Ints, session: Ints) -> float:
     """Variance of ``sum(inside) / sum(total)`` relative to as many independent observations; at least 1.
@@ -38,7 +40,11 @@ def design_effect(inside: Floats | Ints, total: Floats | Ints, session: Ints) ->
     residual = np.asarray(inside - share * total, dtype=np.float64)
     own = float(residual @ residual)
     in_time = own * autocorrelation_time(residual)
-    sums = np.bincount(np.unique(session, return_inverse=True)[1], weights=residual)
+    if np.all(session[1:] > session[:-1]):  # each exchange is a session of its own
+        sums = residual
+    else:
+        place = np.unique(session, return_inverse=True)[1]
+        sums = np.bincount(place, weights=residual).astype(np.float64)
     in_session, widening = own, 1.0
     if len(sums) < len(residual):  # some session has several turns
         if len(sums) == 1:
@@ -75,7 +81,8 @@ def autocorrelation_time(series: Floats) -> float:
     if n < 3 or not np.any(centred):
         return 1.0
     size = next_fast_len(2 * n, real=True)
-    spectrum = rfft(centred, size)
+    # Of a long series single precision is a thousand times finer than the noise of sampling, and half as large.
+    spectrum = rfft(centred if n < LONG else centred.astype(np.float32), size)
     power = np.square(spectrum.real)
     power += np.square(spectrum.imag)
     del spectrum  # as large as the series, four times over
