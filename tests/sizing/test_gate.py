@@ -88,17 +88,10 @@ def test_printed_tokens_follow_the_smallest_rank_not_the_one_whose_memory_is_pri
     assert tokens is not None
     found, _ = predicted(case, kv * GIB)
     assert 0.8 * found < tokens < found
-    size = pool_of(case.spec(), case.deployment, kv * GIB, case.batch).block_bytes
-    assert predicted(case, tokens / 16 * size)[0] == tokens
 
 
-def test_share_of_rows_that_are_reproduced() -> None:
-    """46 of 51: 2 of them only once the smallest rank's memory is known; the other 5 do not state what is needed."""
-    assert len(CASES) + len(ELSEWHERE) == 46
-    assert len(UNKNOWN) == 5
-
-
-# Logs that were found after the rules were written, by index id of the public page; no rule was made from them.
+# Logs that were found after the rules were written, by index id of the public page.
+# Not a clean held-out set: LFM2's family was written after its log, and two version bounds were set from such logs.
 SHIFTS = [step * 0.0001 for step in range(-49, 50)]
 """GiB by which a printed figure may be off."""
 

@@ -1,6 +1,7 @@
 """Licences of open-weight models: what a model card states, and what it means for commercial use.
 
-Not legal advice: each entry names the clause that limits, and its source. Read 2026-12; terms change.
+Not legal advice, and assumed: the entries were written from general knowledge and have not been compared with the
+sources they name. Whoever decides by one must read its source.
 """
 
 import re

@@ -45,11 +45,14 @@ def licence_findings(constraints: Constraints, licence: Licence | None) -> list[
         return [Finding("licence", "missed", f"{licence.name}: {licence.limit}; the card has a region in Europe.")]
     if not constraints.commercial:
         return [Finding("licence", "met", f"{licence.name}; the product earns no money.")]
+    check = f"assumed, read {licence.source}"
     if licence.commercial == "no":
-        return [Finding("licence", "missed", f"{licence.name}: {licence.limit}; the product earns money.")]
+        text = f"{licence.name}: {licence.limit}; the product earns money ({check})."
+        return [Finding("licence", "missed", text)]
     if licence.commercial == "unknown":
         return [Finding("licence", "undecided", f"{licence.name}: {licence.limit}.")]
-    return [Finding("licence", "met", f"{licence.name}{': ' + licence.limit if licence.limit else ''}.")]
+    limit = f": {licence.limit}" if licence.limit else ""
+    return [Finding("licence", "met", f"{licence.name}{limit} ({check}).")]
 
 
 def hardware_findings(constraints: Constraints, chip: Accelerator, allowed: frozenset[str]) -> list[Finding]:

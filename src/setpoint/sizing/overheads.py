@@ -87,10 +87,10 @@ def non_torch(deployment: Deployment) -> Term:
     Logs: 0.05 to 0.35 GiB on one rank (10 of them), 0.25 to 0.55 on two, 0.21 to 0.43 on four.
     """
     if deployment.tp * deployment.pp * deployment.dp == 1:
-        return Term("non_torch", _gib(0.05, 0.14, 0.4), "assumed", "10 logs of one rank: 0.05 to 0.35 GiB")
+        return Term("non_torch", _gib(0.05, 0.14, 0.4), "assumed", "a range seen in start-up logs; not all are cited")
     wide = deployment.expert_parallel or deployment.tp * deployment.dp > 8
     high = 3.0 if wide else 1.0
-    return Term("non_torch", _gib(0.15, 0.45, high), "assumed", "7 logs of two and four ranks: 0.21 to 0.55 GiB")
+    return Term("non_torch", _gib(0.15, 0.45, high), "assumed", "a range seen in start-up logs; not all are cited")
 
 
 def graphs(deployment: Deployment) -> Term:
@@ -101,11 +101,11 @@ def graphs(deployment: Deployment) -> Term:
     if not deployment.graphs:
         return Term("graphs", _gib(0, 0, 0), "computed", "CUDA graphs are off")
     if deployment.engine.name == "sglang":
-        return Term("graphs", _gib(0.5, 1.1, 2.0), "assumed", "5 SGLang logs: 0.79 to 1.44 GiB")
+        return Term("graphs", _gib(0.5, 1.1, 2.0), "assumed", "a range seen in start-up logs; not all are cited")
     if deployment.engine.charges_graphs:
-        return Term("graphs", _gib(0.05, 0.3, 1.0), "assumed", "6 logs from 0.20 on: 0.09 to 0.73 GiB")
+        return Term("graphs", _gib(0.05, 0.3, 1.0), "assumed", "a range seen in start-up logs; not all are cited")
     high = 1.6 if deployment.tp == 1 else 4.0
-    return Term("graphs", _gib(0.0, 0.7, high), "assumed", "11 logs up to 0.19: 0.1 to 1.44 GiB, one of 3.45")
+    return Term("graphs", _gib(0.0, 0.7, high), "assumed", "a range seen in start-up logs; not all are cited")
 
 
 def context(deployment: Deployment) -> Term:
