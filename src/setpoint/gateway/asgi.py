@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from setpoint.gateway.config import Http
-from setpoint.gateway.downstream import Request, ServerConnection
+from setpoint.gateway.downstream import ServerConnection
+from setpoint.gateway.incoming import Request
 from setpoint.gateway.refusal import Refusal
 
 Scope = MutableMapping[str, Any]

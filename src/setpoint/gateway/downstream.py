@@ -1,56 +1,25 @@
 """One client connection: strict HTTP/1.1 in, one answer after the other out, every buffer bounded.
 
-llhttp refuses what smuggles requests (both lengths, a length twice, bad chunk sizes, bare line feeds, folded fields);
-what it tolerates and a second parser might read differently is refused here. A refusal before the end of a request
-ends the connection.
+A refusal before the end of a request ends the connection.
 """
 
 import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Protocol, cast
 
 import httptools
 
 from setpoint.gateway.config import Http
+from setpoint.gateway.incoming import Incoming, Request, too_large_body, too_large_header
 from setpoint.gateway.refusal import REASONS, Refusal
 
-MAX_FIELDS = 100
 MAX_PIPELINED = 4
 LINGER_S = 2.0
 SLOWEST_BYTES_PER_S = 8192
 WRITE_HIGH = 256 * 2**10
 WRITE_LOW = 64 * 2**10
-
-
-@dataclass(slots=True)
-class Request:
-    """One request as it came.
-
-    Attributes:
-        method: HTTP method.
-        target: As it came, query included.
-        fields: Header fields, names in lower case; a field given twice is joined by commas.
-        body: Transfer coding removed.
-        keep_alive: Whether the client wants the connection to go on.
-        http_1_0: An old client: no chunks.
-        received_s: When its last byte arrived, monotonic.
-    """
-
-    method: str
-    target: str
-    fields: dict[str, str]
-    body: bytes
-    keep_alive: bool
-    http_1_0: bool
-    received_s: float
-
-    @property
-    def path(self) -> str:
-        """The target without its query."""
-        return self.target.partition("?")[0]
 
 
 class Host(Protocol):
@@ -76,20 +45,6 @@ class Host(Protocol):
     def refused(self, code: str) -> None:
         """A request was refused by the parser."""
         ...
-
-
-@dataclass(slots=True)
-class _Incoming:
-    """The request that is being read."""
-
-    url: bytes = b""
-    fields: dict[str, str] = field(default_factory=dict)
-    header_bytes: int = 0
-    raw_bytes: int = 0
-    count: int = 0
-    parts: list[bytes] = field(default_factory=list)
-    body_bytes: int = 0
-    complete_header: bool = False
 
 
 def _nothing() -> None:
@@ -118,7 +73,7 @@ class ServerConnection(asyncio.Protocol):
         self._host = host
         self._parser = httptools.HttpRequestParser(self)
         self._transport: asyncio.Transport | None = None
-        self._incoming: _Incoming | None = None
+        self._incoming: Incoming | None = None
         self._waiting: deque[Request] = deque()
         self._task: asyncio.Task[None] | None = None
         self._refusal: Refusal | None = None
@@ -186,7 +141,7 @@ class ServerConnection(asyncio.Protocol):
             if not incoming.complete_header:
                 incoming.raw_bytes += len(data)
                 if incoming.raw_bytes > self._host.http.max_header:
-                    self._refusal = _too_large_header()
+                    self._refusal = too_large_header()
             elif self._task is None:
                 self._deadline_s += len(data) / SLOWEST_BYTES_PER_S
         if self._refusal is not None and self._task is None:
@@ -196,7 +151,7 @@ class ServerConnection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         """A request begins."""
-        self._incoming = _Incoming()
+        self._incoming = Incoming()
         if self._task is None:
             self._deadline_s = time.monotonic() + self._host.http.header_timeout
 
@@ -205,47 +160,29 @@ class ServerConnection(asyncio.Protocol):
         assert self._incoming is not None
         self._incoming.url += url
         if len(self._incoming.url) > self._host.http.max_header:
-            self._refusal = self._refusal or _too_large_header()
+            self._refusal = self._refusal or too_large_header()
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A field; trailers are dropped."""
-        incoming = self._incoming
-        assert incoming is not None
-        if incoming.complete_header:
-            return
-        incoming.count += 1
-        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
-        if key in incoming.fields:
-            if key in ("host", "content-length", "transfer-encoding", "authorization", "x-api-key", "content-type"):
-                self._refusal = self._refusal or Refusal(400, "http", f"The field {key} was given twice.")
-            text = f"{incoming.fields[key]}, {text}"
-        incoming.fields[key] = text
-        incoming.header_bytes += len(name) + len(value) + 4
-        if incoming.count > MAX_FIELDS or incoming.header_bytes > self._host.http.max_header:
-            self._refusal = self._refusal or _too_large_header()
+        assert self._incoming is not None
+        refusal = self._incoming.add_field(name, value, self._host.http)
+        if refusal is not None:
+            self._refusal = self._refusal or refusal
 
     def on_headers_complete(self) -> None:
         """The header is complete: what it announces is checked before the body is read."""
         incoming = self._incoming
         assert incoming is not None
         incoming.complete_header = True
-        fields, version = incoming.fields, self._parser.get_http_version()
         if self._task is None:
             self._deadline_s = time.monotonic() + self._host.http.body_timeout
-        coding = fields.get("transfer-encoding")
-        if self._parser.should_upgrade() or self._parser.get_method() == b"CONNECT":
-            self._refusal = Refusal(400, "upgrade", "Protocol upgrades are not served.")
-        elif version not in ("1.1", "1.0"):
-            self._refusal = Refusal(505, "http", "Only HTTP/1.1 is served.")
-        elif version == "1.1" and "host" not in fields:
-            self._refusal = self._refusal or Refusal(400, "http", "The field host is missing.")
-        elif coding is not None and (coding.lower() != "chunked" or version == "1.0"):
-            self._refusal = self._refusal or Refusal(400, "http", "This transfer coding is not served.")
-        elif int(fields.get("content-length", "0")) > self._host.http.max_body:
-            self._refusal = self._refusal or _too_large_body(self._host.http.max_body)
-        elif fields.get("expect", "100-continue").lower() != "100-continue":
-            self._refusal = self._refusal or Refusal(417, "http", "This expectation is not served.")
-        elif "expect" in fields and self._refusal is None and self._task is None and self._transport is not None:
+        upgrade = self._parser.should_upgrade() or self._parser.get_method() == b"CONNECT"
+        fault = incoming.fault(self._parser.get_http_version(), upgrade=upgrade, http=self._host.http)
+        if fault is not None:
+            self._refusal = fault if upgrade else self._refusal or fault
+        elif (
+            "expect" in incoming.fields and self._refusal is None and self._task is None and self._transport is not None
+        ):
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, data: bytes) -> None:
@@ -257,7 +194,7 @@ class ServerConnection(asyncio.Protocol):
         incoming.body_bytes += len(data)
         self._host.buffered += len(data)
         if incoming.body_bytes > self._host.http.max_body:
-            self._refusal = _too_large_body(self._host.http.max_body)
+            self._refusal = too_large_body(self._host.http.max_body)
         elif self._host.buffered > self._host.http.max_buffered:
             self._refusal = Refusal(503, "memory", "Too many large requests are being read.", retry_after_s=5)
 
@@ -270,7 +207,7 @@ class ServerConnection(asyncio.Protocol):
             self._parser.get_method().decode("ascii"),
             incoming.url.decode("latin-1"),
             incoming.fields,
-            incoming.parts[0] if len(incoming.parts) == 1 else b"".join(incoming.parts),
+            incoming.body,
             bool(self._parser.should_keep_alive()),
             self._parser.get_http_version() == "1.0",
             time.monotonic(),
@@ -407,11 +344,3 @@ class ServerConnection(asyncio.Protocol):
         """Ends now."""
         if self._transport is not None:
             self._transport.abort()
-
-
-def _too_large_header() -> Refusal:
-    return Refusal(431, "header_too_large", "The request header is too large.")
-
-
-def _too_large_body(limit: int) -> Refusal:
-    return Refusal(413, "body_too_large", f"The request body is larger than {limit} bytes.")

@@ -5,9 +5,10 @@ import time
 from pathlib import Path
 
 from setpoint.gateway.config import Gateway, Http
-from setpoint.gateway.downstream import Request, ServerConnection
+from setpoint.gateway.downstream import ServerConnection
 from setpoint.gateway.exchange import Exchange
 from setpoint.gateway.identity import TokenVerifier, cache_salt, keyed_mark, secret_of
+from setpoint.gateway.incoming import Request
 from setpoint.gateway.journal import Ended, Journal
 from setpoint.gateway.keys import KeyStore
 from setpoint.gateway.limits import LimitStore
