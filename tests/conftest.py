@@ -1,8 +1,9 @@
-"""What all tests share: which of them can run here."""
+"""What all tests share: which of them can run here, and in which order."""
 
 import os
 
 import pytest
+from tests.lanes import LaneScheduling, make_way
 from tests.shared import ABSENT, shared_data
 
 
@@ -21,3 +22,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = [item for item in items if any(item.get_closest_marker(name) for name in absent)]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
+
+
+@pytest.hookimpl(optionalhook=True)  # there is none without xdist
+def pytest_xdist_make_scheduler(config: pytest.Config) -> LaneScheduling:
+    """Tests of one file stay together; those that measure time are not disturbed by the others."""
+    return LaneScheduling(config)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A test that measures nothing makes way for those that do."""
+    make_way(item)
