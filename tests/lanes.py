@@ -23,7 +23,7 @@ NICENESS = 10
 
 def lane_of(nodeid: str) -> str:
     """A test's lane; that of a test that measures nothing is its file."""
-    file = nodeid.split("::")[0]
+    file = nodeid.split("::", maxsplit=1)[0]
     return next((lane for lane, paths in MEASURING.items() if file.startswith(paths)), file)
 
 
