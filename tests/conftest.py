@@ -1,6 +1,7 @@
 """What all tests share: which of them can run here, and in which order."""
 
 import os
+from typing import Any
 
 import pytest
 from tests.lanes import LaneScheduling, make_way
@@ -25,9 +26,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.hookimpl(optionalhook=True)  # there is none without xdist
-def pytest_xdist_make_scheduler(config: pytest.Config) -> LaneScheduling:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LaneScheduling:  # noqa: ANN401 - of xdist
     """Tests of one file stay together; those that measure time are not disturbed by the others."""
-    return LaneScheduling(config)
+    return LaneScheduling(config, log)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 import trustme
-from tests.cli.command import CARD, answer, environment, one_message, setpoint
+from tests.cli.command import CARD, answer, environment, one_message, setpoint, spawned
 
 from setpoint.testing.fake_engine import FakeEngine, fake_engine
 from setpoint.testing.script import Fault, FaultKind, Script
@@ -37,7 +37,7 @@ def runs_of(folder: Path) -> list[Path]:
 
 
 def test_one_load_prints_verdicts_and_leaves_a_record(folder: Path, engine: FakeEngine) -> None:
-    done = setpoint(folder, "bench", "card.yaml", "--url", engine.url)
+    done = spawned(folder, "bench", "card.yaml", "--url", engine.url)
     assert done.returncode == 0, done.stderr
     assert "within every promise" in " ".join(done.stdout.split())
     assert "p80 TTFT" in done.stdout
@@ -93,7 +93,7 @@ def test_the_whole_loop_on_an_engine_that_is_started_here(folder: Path) -> None:
     easy = CARD.replace("60/s", "8/s").replace("5 s", "1 s")  # 2 slots of 6 tokens at 20 ms: 16 requests a second
     (folder / "card.yaml").write_text(easy, encoding="utf-8")
     flags = ("--flag", "slots=2", "--flag", "decode_s=0.02")
-    done = setpoint(folder, "assess", "card.yaml", "--engine", "fake", *flags, "--budget", "60s", limit_s=110)
+    done = spawned(folder, "assess", "card.yaml", "--engine", "fake", *flags, "--budget", "60s", limit_s=110)
     assert done.returncode == 0, done.stderr
     said = " ".join(done.stdout.split())
     assert "Serves" in said
