@@ -13,8 +13,10 @@ from xdist.workermanage import WorkerController
 
 # What measures, lane by lane: a lane runs in order on one worker.
 MEASURING = {
-    "load": ("tests/load/", "tests/cli/test_bench.py", "tests/cli/test_diagnose.py", "tests/experiments/test_live.py"),
-    "gateway": ("tests/gateway/", "tests/client/", "tests/testing/"),
+    "bench": ("tests/cli/test_bench.py",),
+    "search": ("tests/load/test_search.py", "tests/experiments/test_live.py"),
+    "gateway": ("tests/gateway/",),
+    "load": ("tests/load/", "tests/cli/test_diagnose.py", "tests/client/test_times.py", "tests/testing/"),
 }
 # Of the others, those that take long and must not come last.
 LONG = ("tests/quality/test_engine.py", "tests/cli/", "tests/workload/", "tests/sizing/")
