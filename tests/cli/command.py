@@ -13,6 +13,7 @@ from unittest import mock
 from setpoint.cli import run
 
 ROOT = Path(__file__).parents[2]
+# So wide a limit that a client which a busy machine delays by a second is above suspicion.
 CARD = """\
 apiVersion: setpoint/v1
 kind: Workload
@@ -26,7 +27,7 @@ traffic:
   duration: 2s
   warmup_requests: 2
 promises:
-  - p80 ttft <= 5 s
+  - p80 ttft <= 60 s
   - answered >= 80%
 """
 

@@ -68,6 +68,7 @@ def test_users_in_closed_loop(folder: Path, engine: FakeEngine) -> None:
 
 
 def test_a_missed_promise_is_exit_code_1(folder: Path) -> None:
+    (folder / "card.yaml").write_text(CARD.replace("60 s", "5 s"), encoding="utf-8")
     with fake_engine(Script(slots=1, decode_s=0.2)) as slow:
         done = setpoint(folder, "bench", "card.yaml", "--url", slow.url)
     assert done.returncode == 1, done.stderr
@@ -90,7 +91,7 @@ def test_a_budget_bounds_a_run(folder: Path, engine: FakeEngine) -> None:
 
 
 def test_the_whole_loop_on_an_engine_that_is_started_here(folder: Path) -> None:
-    easy = CARD.replace("60/s", "8/s").replace("5 s", "1 s")  # 2 slots of 6 tokens at 20 ms: 16 requests a second
+    easy = CARD.replace("60/s", "8/s").replace("60 s", "1 s")  # 2 slots of 6 tokens at 20 ms: 16 requests a second
     (folder / "card.yaml").write_text(easy, encoding="utf-8")
     flags = ("--flag", "slots=2", "--flag", "decode_s=0.02")
     done = spawned(folder, "assess", "card.yaml", "--engine", "fake", *flags, "--budget", "60s", limit_s=110)
