@@ -16,7 +16,13 @@ MEASURING = {
     "bench": ("tests/cli/test_bench.py",),
     "search": ("tests/load/test_search.py", "tests/experiments/test_live.py"),
     "gateway": ("tests/gateway/",),
-    "load": ("tests/load/", "tests/cli/test_diagnose.py", "tests/client/test_times.py", "tests/testing/"),
+    "load": (
+        "tests/load/",
+        "tests/cli/test_diagnose.py",
+        "tests/cli/test_eval.py",
+        "tests/client/test_times.py",
+        "tests/testing/",
+    ),
 }
 # Of the others, those that take long and must not come last.
 LONG = ("tests/quality/test_engine.py", "tests/cli/", "tests/workload/", "tests/sizing/")
