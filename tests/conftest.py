@@ -5,8 +5,13 @@ import os
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 from tests.lanes import LaneScheduling, make_way
 from tests.shared import ABSENT, shared_data
+
+# How long an example takes says what else the machine does, not whether the code is right.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 
 def pytest_report_header() -> list[str]:

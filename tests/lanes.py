@@ -21,6 +21,7 @@ MEASURING = {
         "tests/cli/test_diagnose.py",
         "tests/cli/test_eval.py",
         "tests/client/test_times.py",
+        "tests/quality/test_under_load.py",
         "tests/testing/",
     ),
 }
