@@ -8,6 +8,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 CARD ?= examples/support-chat.yaml
+# More than cores: tests that measure time mostly wait, and run beside the others (tests/lanes.py).
+WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 3)))
 
 .PHONY: demo test test-vllm check format lint types layers tests lock clean python
 
@@ -36,7 +38,7 @@ layers:
 	PYTHONPATH=src $(BIN)/lint-imports --no-cache
 
 tests:
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n $(WORKERS)
 
 test-vllm: $(VENV)/.dev
 	$(BIN)/setpoint engines install vllm

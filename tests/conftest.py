@@ -1,9 +1,17 @@
-"""What all tests share: which of them can run here."""
+"""What all tests share: which of them can run here, and in which order."""
 
+import gc
 import os
+from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
+from tests.lanes import LaneScheduling, make_way
 from tests.shared import ABSENT, shared_data
+
+# How long an example takes says what else the machine does, not whether the code is right.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 
 def pytest_report_header() -> list[str]:
@@ -21,3 +29,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = [item for item in items if any(item.get_closest_marker(name) for name in absent)]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays: a collection of garbage in a test need not look through it (half a second each time)."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(optionalhook=True)  # there is none without xdist
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LaneScheduling:  # noqa: ANN401 - of xdist
+    """Tests of one file stay together; those that measure time are not disturbed by the others."""
+    return LaneScheduling(config, log)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A test that measures nothing makes way for those that do."""
+    make_way(item)

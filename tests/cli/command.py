@@ -1,13 +1,21 @@
-"""``setpoint`` as a user types it: a process of its own, in a folder of its own."""
+"""``setpoint`` as a user types it, in a folder of its own: in this process, or in one of its own."""
 
+import contextlib
+import io
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest import mock
+
+from setpoint.cli import run
+from setpoint.testing.script import Script
 
 ROOT = Path(__file__).parents[2]
+# On a busy machine too there is a verdict: a client that is a second late is above suspicion at so wide a limit, and
+# with VARIED the answers' own times differ by more than what a machine adds to many in a row.
 CARD = """\
 apiVersion: setpoint/v1
 kind: Workload
@@ -16,14 +24,15 @@ contract: {unit: answer, api: chat}
 traffic:
   class: interactive
   arrivals: {process: poisson, rate: 60/s}
-  prompt_tokens: 24
+  prompt_tokens: {min: 16, max: 256}
   output_tokens: 6
   duration: 2s
   warmup_requests: 2
 promises:
-  - p80 ttft <= 5 s
+  - p80 ttft <= 60 s
   - answered >= 80%
 """
+VARIED = Script(slots=1000, prefill_token_s=0.005)
 
 
 def environment() -> dict[str, str]:
@@ -31,8 +40,21 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT / "src"), "COLUMNS": "80", "NO_COLOR": "1"}
 
 
-def setpoint(folder: Path, *arguments: str, limit_s: float = 90, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Runs one command to its end."""
+def setpoint(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Runs one command to its end, in this process: a new one spends a second or two on imports."""
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        contextlib.chdir(folder),
+        mock.patch.dict(os.environ, environment() | variables),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        code = run(list(arguments))
+    return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
+
+
+def spawned(folder: Path, *arguments: str, limit_s: float = 90, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Runs one command to its end in a process of its own."""
     return subprocess.run(
         [sys.executable, "-m", "setpoint", *arguments],
         cwd=folder,

@@ -14,10 +14,13 @@ from pathlib import Path
 import psutil
 import pytest
 import trustme
-from tests.cli.command import CARD, answer, environment, one_message, setpoint
+from msgspec.structs import replace
+from tests.cli.command import CARD, VARIED, answer, environment, one_message, setpoint, spawned
 
 from setpoint.testing.fake_engine import FakeEngine, fake_engine
 from setpoint.testing.script import Fault, FaultKind, Script
+
+MEASURED = (0, 3)  # where the verdict is not the point: met, or undecided because the machine was busy
 
 
 @pytest.fixture
@@ -28,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[FakeEngine]:
-    with fake_engine() as running:
+    with fake_engine(VARIED) as running:
         yield running
 
 
@@ -37,7 +40,7 @@ def runs_of(folder: Path) -> list[Path]:
 
 
 def test_one_load_prints_verdicts_and_leaves_a_record(folder: Path, engine: FakeEngine) -> None:
-    done = setpoint(folder, "bench", "card.yaml", "--url", engine.url)
+    done = spawned(folder, "bench", "card.yaml", "--url", engine.url)
     assert done.returncode == 0, done.stderr
     assert "within every promise" in " ".join(done.stdout.split())
     assert "p80 TTFT" in done.stdout
@@ -47,7 +50,7 @@ def test_one_load_prints_verdicts_and_leaves_a_record(folder: Path, engine: Fake
 
 def test_a_sweep_is_one_series_and_json_holds_the_report(folder: Path, engine: FakeEngine) -> None:
     done = setpoint(folder, "bench", "card.yaml", "--url", f"{engine.url}/v1", "--rate", "60/s,90/s", "--json")
-    assert done.returncode == 0, done.stderr
+    assert done.returncode in MEASURED, done.stderr
     body = answer(done)
     assert len(body["runs"]) == 2
     assert [s["title"] for s in body["report"]["sections"]] == [
@@ -68,8 +71,8 @@ def test_users_in_closed_loop(folder: Path, engine: FakeEngine) -> None:
 
 
 def test_a_missed_promise_is_exit_code_1(folder: Path) -> None:
-    with fake_engine(Script(slots=1, decode_s=0.2)) as slow:
-        done = setpoint(folder, "bench", "card.yaml", "--url", slow.url)
+    with fake_engine(Script(faults=(Fault(kind=FaultKind.FAIL, first=4, every=2),))) as failing:
+        done = setpoint(folder, "bench", "card.yaml", "--url", failing.url)
     assert done.returncode == 1, done.stderr
     assert "missed" in done.stdout
 
@@ -90,10 +93,10 @@ def test_a_budget_bounds_a_run(folder: Path, engine: FakeEngine) -> None:
 
 
 def test_the_whole_loop_on_an_engine_that_is_started_here(folder: Path) -> None:
-    easy = CARD.replace("60/s", "8/s").replace("5 s", "1 s")  # 2 slots of 6 tokens at 20 ms: 16 requests a second
+    easy = CARD.replace("60/s", "8/s").replace("60 s", "1 s")  # 2 slots of 6 tokens at 20 ms: 16 requests a second
     (folder / "card.yaml").write_text(easy, encoding="utf-8")
     flags = ("--flag", "slots=2", "--flag", "decode_s=0.02")
-    done = setpoint(folder, "assess", "card.yaml", "--engine", "fake", *flags, "--budget", "60s", limit_s=110)
+    done = spawned(folder, "assess", "card.yaml", "--engine", "fake", *flags, "--budget", "60s", limit_s=110)
     assert done.returncode == 0, done.stderr
     said = " ".join(done.stdout.split())
     assert "Serves" in said
@@ -111,14 +114,16 @@ def test_runs_show_compare_and_report(folder: Path, engine: FakeEngine) -> None:
     for seed, rate in (("1", "60/s"), ("1", "90/s"), ("2", "60/s")):
         setpoint(folder, "bench", "card.yaml", "--url", engine.url, "--seed", seed, "--rate", rate)
     first, faster, second = (run.name for run in runs_of(folder))
-    assert setpoint(folder, "runs", "show", first).returncode == 0
+    shown = setpoint(folder, "runs", "show", first)
+    assert shown.returncode in MEASURED
+    assert "p80 TTFT" in shown.stdout
     refused = setpoint(folder, "runs", "compare", first, second, "--variable", "load")
     assert refused.returncode == 2
     assert "schedule_seed" in one_message(refused)
     allowed = setpoint(folder, "runs", "compare", first, faster, "--variable", "load")
     assert "TTFT p50" in allowed.stdout, allowed.stderr
     markdown = setpoint(folder, "report", first, "-o", "r.md")
-    assert markdown.returncode == 0
+    assert markdown.returncode in MEASURED
     assert (folder / "r.md").read_text(encoding="utf-8").startswith("# quick on fake")
     assert answer(setpoint(folder, "report", first, second, "--json"))["schema_version"] == 1
 
@@ -166,12 +171,13 @@ def test_a_wrong_model_name_lists_the_right_ones(folder: Path, engine: FakeEngin
 
 
 def test_a_wrong_key_is_told_and_not_shown(folder: Path) -> None:
-    with fake_engine(Script(api_key="right")) as locked:
+    with fake_engine(replace(VARIED, api_key="right")) as locked:
         without = setpoint(folder, "bench", "card.yaml", "--url", locked.url)
         wrong = setpoint(folder, "bench", "card.yaml", "--url", locked.url, "--api-key-env", "KEY", KEY="not-this-one")
         right = setpoint(folder, "bench", "card.yaml", "--url", locked.url, "--api-key-env", "KEY", KEY="right")
         unset = setpoint(folder, "bench", "card.yaml", "--url", locked.url, "--api-key-env", "KEY")
-    assert (without.returncode, wrong.returncode, right.returncode, unset.returncode) == (4, 4, 0, 2)
+    assert (without.returncode, wrong.returncode, unset.returncode) == (4, 4, 2)
+    assert right.returncode in MEASURED
     assert "key" in one_message(without)
     assert "key" in one_message(wrong)
     assert "not-this-one" not in wrong.stderr
@@ -271,7 +277,7 @@ def test_an_engine_that_dies_while_loading(folder: Path) -> None:
 
 
 def test_an_engine_that_dies_in_the_middle_of_a_run(folder: Path) -> None:
-    die = '[{"kind": "die", "first": 30}]'
+    die = '[{"kind": "die", "first": 200}]'
     done = setpoint(folder, "bench", "card.yaml", "--engine", "fake", "--flag", f"faults={die}", "--duration", "20s")
     assert done.returncode in (1, 3), done.stderr
     assert "ended with exit code 17" in done.stdout + done.stderr

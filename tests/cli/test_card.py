@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.cli.command import ROOT, setpoint
+from tests.cli.command import ROOT, setpoint, spawned
 
 from setpoint.workload.card import json_schema
 from setpoint.workload.reading import load_card
@@ -25,10 +25,10 @@ def test_init_prints_a_card(folder: Path, use_case: str) -> None:
 
 
 def test_init_writes_a_file_that_checks(folder: Path) -> None:
-    done = setpoint(folder, "init", "chat", "--output", "card.yaml")
+    done = spawned(folder, "init", "chat", "--output", "card.yaml")
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr == "wrote card.yaml\n"
-    checked = setpoint(folder, "card", "check", "card.yaml")
+    checked = spawned(folder, "card", "check", "card.yaml")
     assert (checked.returncode, checked.stderr) == (0, "")
     assert checked.stdout == (
         "card.yaml: a good card. Promises: p95 TTFT ≤ 800 ms, p95 TPOT ≤ 60.0 ms, answered ≥ 99.0%\n"

@@ -1,26 +1,19 @@
 """``setpoint diagnose`` as a user types it."""
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from tests.cli import command
 
 from setpoint.testing.planted import PLANTED
 
-ROOT = Path(__file__).parents[2]
-
 
 def setpoint(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "COLUMNS": "100", "NO_COLOR": "1"}
-    return subprocess.run(
-        [sys.executable, "-m", "setpoint", *arguments],
-        cwd=folder, env=environment, capture_output=True, text=True, encoding="utf-8", check=False, timeout=100,
-    )  # fmt: skip
+    return command.setpoint(folder, *arguments, COLUMNS="100")
 
 
 @pytest.fixture(scope="module")

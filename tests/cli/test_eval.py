@@ -1,18 +1,16 @@
 """``setpoint eval`` as a user types it."""
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.cli import command
 from tests.quality.suites import answers_to, suite_text, words_suite
 
 from setpoint.testing.fake_engine import fake_engine
 from setpoint.testing.script import Fault, FaultKind, Said, Script, said_key
 
-ROOT = Path(__file__).parents[2]
 CARD = """
 apiVersion: setpoint/v1
 kind: Workload
@@ -37,17 +35,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def setpoint(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "COLUMNS": "120", "NO_COLOR": "1"}
-    return subprocess.run(
-        [sys.executable, "-m", "setpoint", *arguments],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        check=False,
-        timeout=90,
-    )
+    return command.setpoint(folder, *arguments, COLUMNS="120")
 
 
 def test_a_promise_is_met_missed_or_undecided_by_the_exit_code(folder: Path) -> None:

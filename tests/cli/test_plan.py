@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.cli.command import answer, environment, one_message, setpoint
+from tests.cli.command import answer, environment, one_message, setpoint, spawned
 from tests.models.folders import GPT_OSS, LLAMA_70B, QWEN_MOE
 
 from setpoint.cli import run
@@ -36,7 +36,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_card_gets_ranked_placements_and_a_record(folder: Path) -> None:
-    done = setpoint(folder, "plan", "chat.yaml", "--model", QWEN_MOE.name, "--hardware", "H100-SXM:2", COLUMNS="200")
+    done = spawned(folder, "plan", "chat.yaml", "--model", QWEN_MOE.name, "--hardware", "H100-SXM:2", COLUMNS="200")
     assert done.returncode == 0
     for word in ("Qwen3-30B-A3B on H100-SXM:1", "keeps every promise", "activations", "assumed", "fails:", "USD/unit"):
         assert word in done.stdout

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.cli.command import CARD, answer, setpoint
+from tests.cli.command import CARD, answer, setpoint, spawned
 from tests.embedded import embedded_model
 
 from setpoint.engines.environments import checkpoint_of
@@ -36,7 +36,7 @@ def test_the_embedded_model_becomes_a_checkpoint(checkpoint: Path) -> None:
 def test_a_card_is_measured_on_vllm(tmp_path: Path) -> None:
     (tmp_path / "card.yaml").write_text(CARD.replace("60/s", "2/s").replace("2s", "15s"), encoding="utf-8")
     flags = ("--flag", "enforce-eager=true", "--flag", "max-model-len=1024", "--flag", "max-num-seqs=8")
-    done = setpoint(
+    done = spawned(
         tmp_path, "bench", "card.yaml", "--engine", "vllm", "--model", "smollm2-135m-instruct", *flags, limit_s=600
     )
     assert done.returncode in (0, 1, 3), done.stderr

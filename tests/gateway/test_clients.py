@@ -1,15 +1,23 @@
 """The official clients, unchanged, on both sides of a translation."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import anthropic
-import openai
 import pytest
 from tests.gateway.conftest import Served, config_of, served
+from tests.lazy import lazily
 
 from setpoint.testing.fake_engine import fake_engine
 from setpoint.testing.script import Fault, FaultKind, Script
+
+if TYPE_CHECKING:
+    import anthropic
+    import openai
+else:
+    anthropic, openai = lazily("anthropic"), lazily("openai")
 
 WORDS = " one two three four"
 QUESTION = "hello there"

@@ -55,7 +55,8 @@ def test_brackets_the_capacity_of_a_fake_engine(tmp_path: Path) -> None:
 
 def test_a_target_that_fails_misses_at_every_load(tmp_path: Path) -> None:
     faults = (Fault(kind=FaultKind.FAIL, first=4, every=2),)
-    found = search(make_card(warmup_requests=0), Script(faults=faults), tmp_path, budget_s=30)
+    card = make_card(warmup_requests=0, promises=["p90 ttft <= 60 s", "answered >= 90%"])
+    found = search(card, Script(faults=faults), tmp_path, budget_s=30)
     assert found.met is None
     assert found.state is State.MISSED
     assert "Even the lowest load tried misses" in found.advice

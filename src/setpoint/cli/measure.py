@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from setpoint.assess.bench import Bench
-from setpoint.assess.evaluation import evaluate_idle, suites_of
 from setpoint.assess.target import TargetOptions, open_target
 from setpoint.cli import INTERRUPTED
 from setpoint.cli.output import emit_json, exit_code, stderr, stdout
@@ -100,9 +99,11 @@ def measure(request: Request) -> int:
 
 def _with_quality(bench: Bench, records: list[RunRecord], code: int, search: Search | None) -> int:
     """The card's quality promises, on the target that was just measured: adds the record, returns the exit code."""
-    suites = suites_of(bench.card, Path(bench.folder))
-    if not suites:
+    if not any(p.metric == "quality" for p in bench.card.promises):
         return code
+    from setpoint.assess.evaluation import evaluate_idle, suites_of
+
+    suites = suites_of(bench.card, Path(bench.folder))
     bench.note(f"asking the suites {', '.join(s.name for s in suites)}")
     series = None if search is None else Series(id=search.series, kind="goodput", step=len(records))
     found = evaluate_idle(bench.opened, bench.store, suites, card=bench.card, series=series, note=bench.note)

@@ -2,13 +2,15 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from setpoint.assess.target import TargetOptions
 from setpoint.errors import UsageError
 from setpoint.units import parse_duration, parse_rate
+
+if TYPE_CHECKING:
+    from setpoint.assess.target import TargetOptions
 
 Card = Annotated[Path, typer.Argument(metavar="CARD", help="Workload card (YAML).")]
 Url = Annotated[str | None, typer.Option(help="Base URL of the server, with or without /v1.")]
@@ -108,7 +110,7 @@ def target_options(
     engine: str = "llamacpp",
     flag: list[str] | None = None,
     port: int | None = None,
-) -> TargetOptions:
+) -> "TargetOptions":
     """The target that the options describe.
 
     Raises:
@@ -120,6 +122,8 @@ def target_options(
         raise UsageError("--flag and --port are for an engine that is started here; with --url there is none.")
     if ca_file is not None and not Path(ca_file).is_file():
         raise UsageError(f"--ca-file is {ca_file!r}; there is no such file.")
+    from setpoint.assess.target import TargetOptions
+
     return TargetOptions(
         url=url,
         model=model,

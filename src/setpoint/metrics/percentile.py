@@ -10,7 +10,7 @@ percentile is None.
 import math
 from dataclasses import dataclass
 
-from scipy.stats import binom
+from scipy.special import bdtr, bdtrik
 
 from setpoint.metrics.proportion import CONFIDENCE
 from setpoint.metrics.table import Floats, Gaps
@@ -84,11 +84,15 @@ def _ranks(samples: int, quantile: float, confidence: float) -> tuple[int, int] 
     if samples < 1:
         return None
     tail = (1 - confidence) / 2
-    low = int(binom.ppf(tail, samples, quantile))
-    if low > 0 and binom.cdf(low - 1, samples, quantile) > tail:
-        low -= 1
-    high = int(binom.ppf(1 - tail, samples, quantile)) + 1
+    low = _binomial_quantile(tail, samples, quantile)
+    high = _binomial_quantile(1 - tail, samples, quantile) + 1
     return (low, high) if low >= 1 and high <= samples else None
+
+
+def _binomial_quantile(share: float, trials: int, chance: float) -> int:
+    """The least count that a binomial count does not exceed with probability ``share`` at least."""
+    count = math.ceil(bdtrik(share, trials, chance))
+    return count - 1 if count > 0 and bdtr(count - 1, trials, chance) >= share else count
 
 
 def percentiles(

@@ -10,7 +10,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import linregress
 
 from setpoint.metrics.correlation import autocorrelation_time
 from setpoint.metrics.table import ExchangeTable, Floats
@@ -152,9 +151,12 @@ def _rise(in_flight: InFlight, first: float, last: float, exchanges: int) -> tup
     edges = np.linspace(first + 0.4 * (last - first), last, bins + 1)
     number = in_flight.mean(edges)
     place = (np.arange(bins) + 0.5) / bins
-    line = linregress(place, number)
-    rise, begin = float(line.slope), float(line.intercept)
-    error = float(line.stderr) * math.sqrt(autocorrelation_time(number - (begin + rise * place)))
+    away = place - place.mean()
+    spread = float(away @ away)
+    rise = float(away @ number) / spread
+    begin = float(number.mean()) - rise * float(place.mean())
+    residuals = number - (begin + rise * place)
+    error = math.sqrt(float(residuals @ residuals) / (bins - 2) / spread * autocorrelation_time(residuals))
     stable = math.sqrt(max(begin, 0.0) + 1.0)
     grows = rise > max(3.0 * error, 2.0 * stable, 0.02 * 0.6 * exchanges)
     return (begin, begin + rise) if grows else None

@@ -5,13 +5,13 @@ other. The open block is passed on as it arrives; what belongs to later blocks w
 and reasoning at once, a call when its arguments are a whole object, told to have ended, or when the answer ends.
 """
 
+from abc import ABC, abstractmethod
 from collections import deque
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol
 
 from setpoint.protocol.translate.arguments import ObjectScan
-from setpoint.protocol.translate.writer import BrokenAnswer
+from setpoint.protocol.translate.writer import BrokenAnswer, Envelope, Spent
 
 
 class Kind(Enum):
@@ -58,29 +58,16 @@ class Block:
         return self._scan.complete
 
 
-class BlockOutput(Protocol):
-    """Where blocks go: strictly open, piece, …, close, then the next."""
-
-    def open(self, block: Block) -> None:
-        """A block begins."""
-
-    def piece(self, block: Block, text: str) -> None:
-        """A piece of the open block."""
-
-    def close(self, block: Block) -> None:
-        """The open block ends."""
-
-
 class BlockSequence:
     """Puts pieces in order.
 
     Args:
-        output: Where the blocks go.
+        output: Where the blocks go: strictly open, piece, …, close, then the next.
     """
 
     __slots__ = ("_calls", "_open", "_output", "_waiting")
 
-    def __init__(self, output: BlockOutput) -> None:
+    def __init__(self, output: "BlockWriter") -> None:
         self._output = output
         self._open: Block | None = None
         self._waiting: deque[Block] = deque()
@@ -154,3 +141,55 @@ class BlockSequence:
             block.sent(piece)
             self._output.piece(block, piece)
         block.held.clear()
+
+
+class BlockWriter(ABC):
+    """What writers of blocks share: pieces go through a sequence of blocks, which calls ``open``, ``piece``, ``close``.
+
+    Args:
+        envelope: What the answer must say.
+    """
+
+    __slots__ = ("_blocks", "_envelope", "_spent", "out")
+
+    def __init__(self, envelope: Envelope) -> None:
+        self._envelope = envelope
+        self._blocks = BlockSequence(self)
+        self._spent = Spent()
+        self.out: list[bytes] = []
+
+    def text(self, text: str) -> None:
+        """A piece of a text block."""
+        self._blocks.add(Kind.TEXT, text)
+
+    def thinking(self, text: str) -> None:
+        """A piece of a block of reasoning."""
+        self._blocks.add(Kind.THINKING, text)
+
+    def call(self, position: int, call_id: str, name: str) -> None:
+        """A block of a call."""
+        self._blocks.call(position, call_id, name)
+
+    def arguments(self, position: int, text: str) -> None:
+        """A piece of its arguments."""
+        self._blocks.arguments(position, text)
+
+    def call_ended(self, position: int) -> None:
+        """Its arguments are whole."""
+        self._blocks.ended(position)
+
+    def spent(self, spent: Spent) -> None:
+        """For the last event."""
+        self._spent = spent
+
+    @abstractmethod
+    def open(self, block: Block) -> None:
+        """A block begins."""
+
+    @abstractmethod
+    def piece(self, block: Block, text: str) -> None:
+        """A piece of the open block."""
+
+    @abstractmethod
+    def close(self, block: Block) -> None:
+        """The open block ends."""

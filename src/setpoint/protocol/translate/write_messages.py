@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from setpoint.protocol.translate.blocks import Block, BlockSequence, Kind
+from setpoint.protocol.translate.blocks import Block, BlockWriter, Kind
 from setpoint.protocol.translate.writer import Envelope, Spent
 
 _encode = msgspec.json.encode
@@ -27,23 +27,20 @@ def counts(spent: Spent) -> dict[str, Any]:
     return counts | {"output_tokens": spent.completion or 0}
 
 
-class MessagesWriter:
+class MessagesWriter(BlockWriter):
     """Writes events into ``out``.
 
     The prompt's length is known at the end of a chat stream only: ``message_start`` says 0 and ``message_delta`` says
     the whole usage, as Anthropic's own cumulative usage allows.
     """
 
-    __slots__ = ("_blocks", "_envelope", "_finish", "_index", "_prefix", "_spent", "out")
+    __slots__ = ("_finish", "_index", "_prefix")
 
     def __init__(self, envelope: Envelope) -> None:
-        self._envelope = envelope
-        self._blocks = BlockSequence(self)
+        super().__init__(envelope)
         self._index = -1
-        self._spent = Spent()
         self._finish: tuple[str, str | None] = ("", None)
         self._prefix: dict[Kind, bytes] = {}
-        self.out: list[bytes] = []
 
     def _event(self, kind: str, **members: object) -> None:
         data = _encode({"type": kind} | members)
@@ -63,34 +60,10 @@ class MessagesWriter:
         }
         self._event("message_start", message=message)
 
-    def text(self, text: str) -> None:
-        """A piece of a text block."""
-        self._blocks.add(Kind.TEXT, text)
-
-    def thinking(self, text: str) -> None:
-        """A piece of a thinking block."""
-        self._blocks.add(Kind.THINKING, text)
-
-    def call(self, position: int, call_id: str, name: str) -> None:
-        """A ``tool_use`` block."""
-        self._blocks.call(position, call_id, name)
-
-    def arguments(self, position: int, text: str) -> None:
-        """A piece of its input."""
-        self._blocks.arguments(position, text)
-
-    def call_ended(self, position: int) -> None:
-        """Its input is whole."""
-        self._blocks.ended(position)
-
     def finish(self, reason: str, sequence: str | None) -> None:
         """Every block is stopped at once; the reason waits for the usage."""
         self._finish = (reason, sequence)
         self._blocks.close()
-
-    def spent(self, spent: Spent) -> None:
-        """For ``message_delta``."""
-        self._spent = spent
 
     def done(self) -> None:
         """``message_delta`` and ``message_stop``."""

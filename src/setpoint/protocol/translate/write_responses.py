@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 
 from setpoint.protocol.translate import response_items
-from setpoint.protocol.translate.blocks import Block, BlockSequence, Kind
-from setpoint.protocol.translate.writer import Envelope, Spent
+from setpoint.protocol.translate.blocks import Block, BlockWriter, Kind
+from setpoint.protocol.translate.writer import Envelope
 
 _encode = msgspec.json.encode
 _DELTAS = {
@@ -17,21 +17,18 @@ _DELTAS = {
 _DONE = {kind: name.removesuffix("delta") + "done" for kind, name in _DELTAS.items()}
 
 
-class ResponsesWriter:
+class ResponsesWriter(BlockWriter):
     """Writes events into ``out``. The last event holds the whole response, so the whole text is kept until then."""
 
-    __slots__ = ("_blocks", "_envelope", "_head", "_number", "_output", "_pieces", "_reason", "_spent", "out")
+    __slots__ = ("_head", "_number", "_output", "_pieces", "_reason")
 
     def __init__(self, envelope: Envelope) -> None:
-        self._envelope = envelope
-        self._blocks = BlockSequence(self)
+        super().__init__(envelope)
         self._head: tuple[str, str, int | None] = (envelope.answer_id, "", None)
         self._number = 0
         self._output: list[dict[str, Any]] = []
         self._pieces: list[str] = []
         self._reason = ""
-        self._spent = Spent()
-        self.out: list[bytes] = []
 
     def _event(self, kind: str, **members: object) -> None:
         data = _encode({"type": kind, "sequence_number": self._number} | members)
@@ -45,26 +42,6 @@ class ResponsesWriter:
         self._event("response.created", response=response)
         self._event("response.in_progress", response=response)
 
-    def text(self, text: str) -> None:
-        """A piece of a message."""
-        self._blocks.add(Kind.TEXT, text)
-
-    def thinking(self, text: str) -> None:
-        """A piece of reasoning."""
-        self._blocks.add(Kind.THINKING, text)
-
-    def call(self, position: int, call_id: str, name: str) -> None:
-        """A function call."""
-        self._blocks.call(position, call_id, name)
-
-    def arguments(self, position: int, text: str) -> None:
-        """A piece of its arguments."""
-        self._blocks.arguments(position, text)
-
-    def call_ended(self, position: int) -> None:
-        """Its arguments are whole."""
-        self._blocks.ended(position)
-
     def finish(self, reason: str, sequence: str | None) -> None:  # noqa: ARG002 - no place for the sequence
         """Every item is done at once.
 
@@ -74,10 +51,6 @@ class ResponsesWriter:
         self._reason = reason
         self._blocks.close()
         response_items.check_calls(reason, self._output)
-
-    def spent(self, spent: Spent) -> None:
-        """For the last event."""
-        self._spent = spent
 
     def done(self) -> None:
         """``response.completed`` or ``response.incomplete``, with the whole response."""
