@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.quality.suites import engine_for, evaluated, words_suite
 
@@ -81,7 +81,8 @@ def test_epochs_of_a_task_are_one_observation() -> None:
     st.lists(st.tuples(*[st.sampled_from([0.0, 0.5, 1.0, None])] * 2), min_size=3, max_size=40),
     st.integers(0, 39),
 )
-@settings(max_examples=40, deadline=None)
+@example([(1.0, 0.0)] * 7 + [(0.5, 0.0)] * 2, 8)  # losses that are all alike have less variance than mixed ones
+@settings(max_examples=40)
 def test_losing_an_answer_of_the_candidate_never_raises_the_lower_bound(
     pairs: list[tuple[float | None, float | None]], place: int
 ) -> None:

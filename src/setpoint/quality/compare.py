@@ -1,12 +1,13 @@
 """Base against candidate: paired by task, so that what is hard for both does not hide what changed."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
-from scipy import stats
+from scipy import optimize, stats
 from scipy.special import ndtri
 
 from setpoint.errors import PinsDiffer, UsageError
@@ -143,7 +144,7 @@ def paired(base: pl.DataFrame, candidate: pl.DataFrame, delta: float) -> Paired:
     better, worse = int((gained > 0).sum()), int((gained < 0).sum())
     if len(gained):
         difference = float(gained.mean())
-        low, high = min(_interval(against)[0], difference), max(_interval(in_favour)[1], difference)
+        low, high = min(_lower(against, in_favour), difference), max(-_lower(-in_favour, -against), difference)
         p_value = float(stats.binomtest(better, better + worse).pvalue) if better + worse else 1.0
     needed = float(both["required_coverage"][0])
     state, words = _verdict(difference, low, high, coverage, needed, delta)
@@ -193,24 +194,47 @@ def _verdict(
     return State.UNDECIDED, f"{kind}: {numbers}"
 
 
-def _interval(gains: Floats) -> tuple[float, float]:
-    """95% interval of the mean gain, tasks resampled whole.
+def _lower(worst: Floats, best: Floats) -> float:
+    """Lower end of the 95% interval of the mean gain, tasks resampled whole, whatever unmeasured answers were.
 
     The hull of the percentile bootstrap and of Agresti and Min's interval for paired proportions (half an observation
     added to each cell; Statistics in Medicine 24, 2005): where few tasks changed the bootstrap alone is too sure, and
     where none did it has no width.
+
+    Args:
+        worst: Least gain that each task can have; equal to ``best`` where all was measured.
+        best: Largest gain likewise.
     """
-    n = len(gains)
-    up, down = float(gains[gains > 0].sum()) + 0.5, float(-gains[gains < 0].sum()) + 0.5
-    mean = (up - down) / (n + 2)
-    half = float(ndtri(0.5 + CONFIDENCE / 2)) * np.sqrt((up + down) - (up - down) ** 2 / (n + 2)) / (n + 2)
-    low, high = mean - half, mean + half
-    if n > 1:
+    low = _least_of_counts(worst, best)
+    if len(worst) > 1:  # lowering a gain lowers every resampled mean: the worst case has the lowest end
         found = stats.bootstrap(
-            (gains,), np.mean, confidence_level=CONFIDENCE, method="percentile", rng=np.random.default_rng(0)
+            (worst,), np.mean, confidence_level=CONFIDENCE, method="percentile", rng=np.random.default_rng(0)
         ).confidence_interval
-        low, high = min(low, found.low), max(high, found.high)
-    return max(-1.0, float(low)), min(1.0, float(high))
+        low = min(low, float(found.low))
+    return max(-1.0, low)
+
+
+def _least_of_counts(worst: Floats, best: Floats) -> float:
+    """The least lower end of Agresti and Min's interval over all sums of gains and losses that are possible.
+
+    It is no function of the worst case alone: losses that are all alike have less variance than mixed ones. With ``m``
+    gains less losses, ``s`` their sum and ``n`` tasks it is ``m/(n+2) - z sqrt(s - m²/(n+2))/(n+2)``: convex, and
+    falling in ``s``, so the least lies where the gains or the losses are at their most.
+    """
+    n, z = len(worst) + 2, float(ndtri(0.5 + CONFIDENCE / 2))
+    up = [float(np.maximum(g, 0).sum()) + 0.5 for g in (worst, best)]
+    down = [float(np.maximum(-g, 0).sum()) + 0.5 for g in (best, worst)]
+
+    def end(gained: float, lost: float) -> float:
+        return ((gained - lost) - z * math.sqrt(gained + lost - (gained - lost) ** 2 / n)) / n
+
+    edges = ((lambda lost: end(up[1], lost), down), (lambda gained: end(gained, down[1]), up))
+    return min(_least(edge, *ends) for edge, ends in edges)
+
+
+def _least(convex: Callable[[float], float], start: float, stop: float) -> float:
+    inside = optimize.minimize_scalar(convex, bounds=(start, stop), method="bounded", options={"xatol": 1e-12})
+    return min(convex(start), convex(stop), float(inside.fun))
 
 
 def _by_task(rows: pl.DataFrame, gain: pl.Expr) -> Floats:
