@@ -121,6 +121,11 @@ def setpoint_gateway(folder: Path, upstreams: Sequence[str], *, policy: str = "p
         yield proxy
 
 
+def admin_port(folder: Path) -> int:
+    """The administrative port of the gateway that ``setpoint_gateway`` put into a folder."""
+    return int(yaml.safe_load((folder / "gateway.yaml").read_text())["admin"]["port"])
+
+
 @contextlib.contextmanager
 def sglang_router(python: str, folder: Path, upstreams: Sequence[str], policy: str) -> Iterator[Proxy]:
     """sglang-router: no key, no accounts. Its request log, on by default, is off: without it it costs least."""

@@ -24,24 +24,36 @@ def request_of(key: str, *, prompt_bytes: int = 100, tokens: int = 1, stream: bo
 
 
 class Caller(asyncio.Protocol):
-    """Sends one request after the other on one connection; ``first_s`` gets each time to the first byte of a body."""
+    """Sends one request after the other on one connection.
 
-    def __init__(self, request: bytes, count: int) -> None:
-        self._request, self._left = request, count
+    Attributes:
+        first_s: Of each answer, the time from its request to the first byte of its body.
+    """
+
+    def __init__(self, request: bytes) -> None:
+        self._request, self._left = request, 0
         self._parser = httptools.HttpResponseParser(self)
-        self._began_s = 0.0
+        self._began_s = self._now_s = 0.0
         self._waiting = False
+        self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.first_s: list[float] = []
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def ask(self, count: int = 1) -> None:
+        """Sends requests until as many answers have ended."""
+        self._done = asyncio.get_running_loop().create_future()
+        self._left = count
+        self._send()
+        await self._done
+
+    def close(self) -> None:
+        self._transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self._send()
 
     def _send(self) -> None:
         if self._left == 0:
-            self._transport.close()
-            self.done.set_result(None)
+            self._done.set_result(None)
             return
         self._left -= 1
         self._waiting, self._began_s = True, time.perf_counter()
@@ -52,9 +64,8 @@ class Caller(asyncio.Protocol):
         self._parser.feed_data(data)
 
     def on_headers_complete(self) -> None:
-        if self._parser.get_status_code() != 200 and not self.done.done():
-            self.done.set_exception(RuntimeError(f"the proxy answered {self._parser.get_status_code()}"))
-            self._transport.abort()
+        if self._parser.get_status_code() != 200:
+            self._fail(RuntimeError(f"the proxy answered {self._parser.get_status_code()}"))
 
     def on_body(self, _: bytes) -> None:
         if self._waiting:
@@ -62,23 +73,34 @@ class Caller(asyncio.Protocol):
             self._waiting = False
 
     def on_message_complete(self) -> None:
-        if not self.done.done():
+        if not self._done.done():
             self._send()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if not self.done.done():
-            self.done.set_exception(exc or ConnectionError("the proxy closed the connection"))
+        self._fail(exc or ConnectionError("the proxy closed the connection"))
+
+    def _fail(self, error: Exception) -> None:
+        if self._left or self._waiting:
+            self._left, self._waiting = 0, False
+            if not self._done.done():
+                self._done.set_exception(error)
 
 
 def _same(caller: Caller) -> Caller:
     return caller
 
 
+async def connected(port: int, request: bytes) -> Caller:
+    """A caller whose connection stands."""
+    caller = Caller(request)
+    await asyncio.get_running_loop().create_connection(partial(_same, caller), "127.0.0.1", port)
+    return caller
+
+
 async def drive(port: int, request: bytes, count: int, connections: int) -> list[float]:
-    """Sends ``count`` requests; times to the first byte of the body."""
-    loop = asyncio.get_running_loop()
-    callers = [Caller(request, count // connections) for _ in range(connections)]
+    """Sends ``count`` requests over as many connections at once; times to the first byte of the body."""
+    callers = [await connected(port, request) for _ in range(connections)]
+    await asyncio.gather(*(caller.ask(count // connections) for caller in callers))
     for caller in callers:
-        await loop.create_connection(partial(_same, caller), "127.0.0.1", port)
-    await asyncio.gather(*(caller.done for caller in callers))
+        caller.close()
     return [seconds for caller in callers for seconds in caller.first_s]
