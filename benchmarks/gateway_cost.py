@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import uvloop
-
 from benchmarks import proxies
 from benchmarks.machine import machine, print_table, shown, spread, write
 from benchmarks.proxies import Proxy
 from benchmarks.wire_load import drive, request_of
+
 from setpoint.testing.serve import running
 
 INTERVAL_S = 0.005
@@ -55,7 +55,7 @@ CELLS = (
     Cell("small"),
     Cell("body_200k", prompt_bytes=200_000, share=0.25),
     Cell("short_stream", tokens=SHORT, stream=True, connections=32, share=0.1),
-    Cell("long_stream", tokens=LONG, stream=True, connections=32, share=0.1),
+    Cell("long_stream", tokens=LONG, stream=True, connections=32, share=0.05),
 )
 
 
@@ -106,8 +106,10 @@ def main() -> None:
         urls = [stack.enter_context(running("benchmarks.mock_upstream", paced))[0] for _ in range(2)]
         entries = [(proxies.setpoint_gateway(folder / "setpoint", urls), 1.0)]
         if options.sglang_router:
-            for policy in ("cache_aware", "round_robin"):
-                entries.append((proxies.sglang_router(options.sglang_router, folder / policy, urls, policy), 1.0))
+            for policy, log in (("cache_aware", True), ("cache_aware", False), ("round_robin", False)):
+                where = folder / f"{policy}-{log}"
+                router = proxies.sglang_router(options.sglang_router, where, urls, policy, request_log=log)
+                entries.append((router, 1.0))
         if options.litellm:
             entries.append((proxies.litellm(options.litellm, folder / "litellm", urls), 0.02))
         if options.nginx:

@@ -22,12 +22,12 @@ from typing import Any
 
 import numpy as np
 import uvloop
-from scipy.special import stdtrit
-
 from benchmarks import proxies
 from benchmarks.machine import machine, write
 from benchmarks.proxies import Proxy
 from benchmarks.wire_load import connected, drive, request_of
+from scipy.special import stdtrit
+
 from setpoint.client.limits import raise_open_files
 from setpoint.gateway.limits import RESERVED, STREAMS
 from setpoint.gateway.shared import SharedTable
@@ -56,7 +56,7 @@ def memory(proxy: Proxy) -> dict[str, int]:
     return {"supervisor": supervisor.memory_info().rss, "worker": worker.memory_info().rss}
 
 
-def left_behind(proxy: Proxy, folder: Path, admin: int) -> dict[str, int]:
+def left_behind(folder: Path, admin: int) -> dict[str, int]:
     """What the gateway still holds: requests under way, streams and tokens reserved; and what it has counted."""
     time.sleep(SETTLE_S)
     with urllib.request.urlopen(f"http://127.0.0.1:{admin}/status", timeout=10) as answer:
@@ -90,8 +90,9 @@ async def _hold(proxy: Proxy, count: int) -> dict[str, int]:
     request = request_of(proxy.key, tokens=STREAM_TOKENS, stream=True)
     callers = [await connected(proxy.port, request) for _ in range(count)]
     asked = asyncio.gather(*(caller.ask() for caller in callers))
-    while sum(len(caller.first_s) for caller in callers) < count:
-        await asyncio.sleep(0.2)
+    await asyncio.sleep(STREAM_TOKENS * STREAM_INTERVAL_S / 2)
+    assert all(caller.first_s for caller in callers), "not every stream is open"
+    assert not asked.done(), "the streams have ended"
     open_now = memory(proxy)
     await asked
     for caller in callers:
@@ -132,7 +133,7 @@ def main() -> None:
             "requests": many_requests(proxy, options.requests),
             "second": many_streams(proxy, options.streams),
         }
-        results["left"] = left_behind(proxy, folder, proxies.admin_port(folder))
+        results["left"] = left_behind(folder, proxies.admin_port(folder))
     for when in ("first", "second"):
         found = results[when]
         print(f"{found['streams']} open streams, {when} time: {found['bytes_per_stream'] / 1024:.1f} KiB each")

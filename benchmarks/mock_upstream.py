@@ -1,7 +1,7 @@
 """An engine that answers at once, as the request asks: ``python -m benchmarks.mock_upstream [--interval 0.005]``.
 
-With ``"stream":true`` it sends ``max_tokens`` deltas, one every ``--interval`` seconds, else one JSON document. It reads
-no more of a body than these two members, which the load generator and every proxy measured here write in plain JSON.
+With ``"stream":true`` it sends ``max_tokens`` deltas, one every ``--interval`` seconds, else one JSON document. It
+reads no more of a body than these two members, which the load generator and every proxy measured here write plainly.
 """
 
 import argparse
@@ -47,7 +47,7 @@ class Upstream(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, _: Exception | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._transport = None

@@ -11,13 +11,13 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-
 from pathlib import Path
+from typing import Any
 
 import psutil
 import yaml
-
 from benchmarks.wire_load import PATH
+
 from setpoint import __version__
 from setpoint.gateway.keys import KeyStore
 
@@ -78,7 +78,7 @@ def _await(port: int, key: str, child: subprocess.Popen[bytes], name: str) -> No
 
 @contextlib.contextmanager
 def _running(name: str, port: int, key: str, command: Sequence[str], folder: Path, **env: str) -> Iterator[Proxy]:
-    log = (folder / f"{name.split()[0].rstrip(',')}.log").open("wb")
+    log = (folder / f"{name.split(maxsplit=1)[0].rstrip(',')}.log").open("wb")
     child = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=os.environ | env)
     try:
         _await(port, key, child, name)
@@ -96,12 +96,23 @@ def _running(name: str, port: int, key: str, command: Sequence[str], folder: Pat
 
 
 @contextlib.contextmanager
-def setpoint_gateway(folder: Path, upstreams: Sequence[str], *, policy: str = "prefix") -> Iterator[Proxy]:
-    """Setpoint with key, limits, prefix routing, verdict, usage in SQLite and access log; one worker process."""
+def setpoint_gateway(
+    folder: Path, replicas: Sequence[str | dict[str, Any]], *, model: dict[str, Any] | None = None
+) -> Iterator[Proxy]:
+    """Setpoint with key, limits, prefix routing, verdict, usage in SQLite and access log; one worker process.
+
+    Args:
+        folder: To make; the gateway's state stands there.
+        replicas: Base URLs, or whole entries of the configuration.
+        model: Further fields of the model's configuration.
+    """
     folder.mkdir()
     port = free_port()
     limits = {"tokens_per_minute": 10**12, "requests_per_minute": 10**9, "streams": 10**6}
-    replicas = [{"url": url, "name": f"replica-{i}", "max_in_flight": 10_000} for i, url in enumerate(upstreams)]
+    entries = [
+        {"name": f"replica-{i}"} | ({"url": one, "max_in_flight": 10_000} if isinstance(one, str) else one)
+        for i, one in enumerate(replicas)
+    ]
     config = {
         "apiVersion": "setpoint/v1",
         "kind": "Gateway",
@@ -110,7 +121,7 @@ def setpoint_gateway(folder: Path, upstreams: Sequence[str], *, policy: str = "p
         "workers": 1,
         "state": str(folder / "state"),
         "access_log": str(folder / "access.jsonl"),
-        "models": {"null": {"replicas": replicas, "routing": {"policy": policy}}},
+        "models": {"null": {"replicas": entries} | (model or {})},
         "tenants": {"benchmark": {"limits": limits}},
     }
     path = folder / "gateway.yaml"
@@ -127,16 +138,20 @@ def admin_port(folder: Path) -> int:
 
 
 @contextlib.contextmanager
-def sglang_router(python: str, folder: Path, upstreams: Sequence[str], policy: str) -> Iterator[Proxy]:
-    """sglang-router: no key, no accounts. Its request log, on by default, is off: without it it costs least."""
+def sglang_router(
+    python: str, folder: Path, upstreams: Sequence[str], policy: str, *, request_log: bool
+) -> Iterator[Proxy]:
+    """sglang-router: no key, no accounts; its request log is on unless told otherwise."""
     folder.mkdir()
     port = free_port()
     said = subprocess.check_output([python, "-c", "import sglang_router.version as v; print(v.__version__)"], text=True)
+    level = "info" if request_log else "warn"
     command = [
         python, "-m", "sglang_router.launch_router", "--host", "127.0.0.1", "--port", str(port),
-        "--worker-urls", *upstreams, "--policy", policy, "--prometheus-port", str(free_port()), "--log-level", "warn",
+        "--worker-urls", *upstreams, "--policy", policy, "--prometheus-port", str(free_port()), "--log-level", level,
     ]  # fmt: skip
-    with _running(f"sglang-router {said.strip()}, {policy}", port, "none", command, folder) as proxy:
+    label = f"sglang-router {said.strip()}, {policy}{', with its request log' if request_log else ''}"
+    with _running(label, port, "none", command, folder) as proxy:
         yield proxy
 
 
