@@ -119,9 +119,9 @@ def main() -> None:
             for proxy, share in served:
                 for cell, seconds in measured(proxy, int(options.requests * share)).items():
                     results.setdefault(proxy.name, {}).setdefault(cell, []).append(seconds)
+            if options.out:
+                write(options.out, before, {"requests": options.requests, "cpu_s": results})
     print_results(results)
-    if options.out:
-        write(options.out, before, {"requests": options.requests, "cpu_s": results})
 
 
 if __name__ == "__main__":
