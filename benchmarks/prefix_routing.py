@@ -49,13 +49,13 @@ DRAIN_S = 60.0
 MAX_IN_FLIGHT = 4 * SLOTS  # the engine queues the rest: the policy may choose a busy replica
 
 
-def sessions_of(trace: Path) -> list[list[TraceRequest]]:
-    """The trace's sessions."""
+def sessions_of(trace: Path, turns: int, opening: int) -> list[list[TraceRequest]]:
+    """The first turns of the trace's sessions; those that open with a longer prompt are left out."""
     found: dict[str, list[TraceRequest]] = {}
     for request in read_trace(trace).requests:
         if request.answered:
             found.setdefault(request.session or "", []).append(request)
-    return list(found.values())
+    return [requests[:turns] for requests in found.values() if requests[0].prompt_tokens <= opening]
 
 
 def scaled(requests: Sequence[TraceRequest], scale: int) -> tuple[Turn, ...]:
@@ -215,12 +215,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="rounds to add")
     parser.add_argument("--replicas", type=int, default=2)
     parser.add_argument("--scale", type=int, default=128)
+    parser.add_argument("--turns", type=int, default=1000, help="of each session, from its beginning")
+    parser.add_argument("--opening", type=int, default=10**9, help="longest first prompt in the trace's tokens")
     parser.add_argument("--span", type=float, default=40.0, help="seconds over which sessions start")
     parser.add_argument("--policies", nargs="+", default=POLICIES)
     parser.add_argument("--out", type=Path, help="rounds that it holds are kept, and new ones added")
     options = parser.parse_args()
     before = machine()
-    sessions = sessions_of(options.trace)
+    sessions = sessions_of(options.trace, options.turns, options.opening)
     card = card_of(sessions, options.scale, options.span)
     window = WINDOW_TOKENS // options.scale
     rounds: list[dict[str, Any]] = []
