@@ -62,6 +62,19 @@ def test_lines_are_counted_once_however_often_they_are_read(tmp_path: Path) -> N
     again.close()
 
 
+def test_an_exchange_that_was_dispatched_twice_and_has_ended_is_not_lost_later(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "run" / "journal", 0)
+    ledger = Ledger(tmp_path)
+    journal.write(opened(1))
+    ledger.ingest({os.getpid()})
+    journal.write(opened(1))  # the retry
+    journal.write(ended(1))
+    ledger.ingest({os.getpid()})
+    ledger.ingest(set())
+    assert totals(ledger) == (1, 5, 10)
+    ledger.close()
+
+
 def test_what_a_killed_worker_had_under_way_is_accounted_as_lost(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "run" / "journal", 0)
     ledger = Ledger(tmp_path)

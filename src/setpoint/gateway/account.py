@@ -3,6 +3,7 @@
 import time
 from bisect import bisect_left
 from collections.abc import Callable
+from itertools import pairwise
 
 from setpoint.gateway.ask import Ask
 from setpoint.gateway.gate import CLASSES
@@ -17,6 +18,7 @@ from setpoint.gateway.snapshot import Route
 from setpoint.protocol.judgement import Observed
 from setpoint.records.exchange import ChunkKind, Outcome
 
+_REASONING = ChunkKind.REASONING.value  # looked up once: it is compared with every token
 LOGGED_BLOCKS = 2  # prompt blocks that one logged hash stands for
 CLIENT_CLOSED = 499
 
@@ -110,9 +112,9 @@ class Account:
         outcome, reason, status = self._outcome(client_gone=client_gone)
         identity, ask, began, seen = self.identity, self.ask, self.request.received_s, self.seen
         prompt, tokens = self.used()
-        visible = [
-            t for t, kind in zip(seen.chunk_s, seen.chunk_kinds, strict=True) if kind != ChunkKind.REASONING.value
-        ]
+        visible = seen.chunk_s
+        if _REASONING in seen.chunk_kinds:
+            visible = [t for t, kind in zip(seen.chunk_s, seen.chunk_kinds, strict=True) if kind != _REASONING]
         itl, stall_s = _gaps(visible)
         blocks = self.hashes[LOGGED_BLOCKS - 1 :: LOGGED_BLOCKS]
         return Ended(
@@ -175,9 +177,7 @@ def _gaps(times: list[float]) -> tuple[list[int] | None, float | None]:
     if len(times) < 2:
         return None, None
     counts = [0] * (len(ITL_BOUNDS_S) + 1)
-    longest = 0.0
-    for i in range(1, len(times)):
-        gap = times[i] - times[i - 1]
+    gaps = [later - earlier for earlier, later in pairwise(times)]
+    for gap in gaps:
         counts[bisect_left(ITL_BOUNDS_S, gap)] += 1
-        longest = max(longest, gap)
-    return counts, round(longest, 6)
+    return counts, round(max(gaps), 6)

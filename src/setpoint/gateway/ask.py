@@ -1,7 +1,7 @@
 """A request as the gateway understands it: the few members it must know, all others byte for byte as they came."""
 
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import msgspec
 
@@ -36,6 +36,9 @@ _PROMPT = {
     Dialect.RESPONSES: ("tools", "instructions", "input"),
     Dialect.EMBEDDINGS: ("input",),
 }
+_PLAIN: dict[bytes, object] = {b"true": True, b"false": False, b"null": None}
+_MAX_DIGITS = 18  # longer ones are left to the decoder
+ZERO = ord("0")
 T = TypeVar("T")
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _OPTIONS = msgspec.json.Decoder(dict[str, msgspec.Raw] | None)
@@ -66,7 +69,7 @@ class Ask:
     @property
     def prompt_bytes(self) -> int:
         """Size of the prompt's JSON."""
-        return sum(len(part) for part in self.parts)
+        return sum(map(len, self.parts))
 
     def body(self, engine: Dialect, *, model: str, salt: str | None, max_output: int | None) -> bytes:
         """The request for an engine.
@@ -80,7 +83,9 @@ class Ask:
         Raises:
             Refusal: 400, the engine's dialect has no word for a member.
         """
-        members = {name: raw for name, raw in self.members.items() if name not in WITHHELD}
+        members = self.members.copy()
+        for name in WITHHELD & members.keys():
+            del members[name]
         limits = _LIMITS[self.dialect]
         if max_output is not None and self.max_output is None and limits:
             members[limits[-1]] = _raw(max_output)
@@ -111,10 +116,10 @@ def read_ask(body: bytes, dialect: Dialect) -> Ask:
     model = _member(members, "model", str)
     if not model:
         raise _bad("model", "a model's name")
-    prompt = [members[name] for name in _PROMPT[dialect] if name in members]
+    prompt = [bytes(members[name]).strip() for name in _PROMPT[dialect] if name in members]
     if _PROMPT[dialect][-1] not in members:
         raise _bad(_PROMPT[dialect][-1], "the prompt")
-    if dialect in (Dialect.CHAT, Dialect.MESSAGES) and bytes(members["messages"]).lstrip()[:1] != b"[":
+    if dialect in (Dialect.CHAT, Dialect.MESSAGES) and prompt[-1][:1] != b"[":
         raise _bad("messages", "a list")
     outputs = [n for name in _LIMITS[dialect] if (n := _member(members, name, int)) is not None]
     if any(n < 0 for n in outputs):
@@ -122,17 +127,19 @@ def read_ask(body: bytes, dialect: Dialect) -> Ask:
     choices = _member(members, "n", int) or 1
     if not 1 <= choices <= MAX_CHOICES:
         raise _bad("n", f"a number from 1 to {MAX_CHOICES}")
-    try:
-        options = _OPTIONS.decode(members.get("stream_options", b"null")) or {}
-    except msgspec.DecodeError:
-        raise _bad("stream_options", "an object") from None
+    options: dict[str, msgspec.Raw] = {}
+    if "stream_options" in members:
+        try:
+            options = _OPTIONS.decode(members["stream_options"]) or {}
+        except msgspec.DecodeError:
+            raise _bad("stream_options", "an object") from None
     return Ask(
         dialect,
         model,
         dialect is not Dialect.EMBEDDINGS and bool(_member(members, "stream", bool)),
         bool(_member(options, "include_usage", bool)),
         min(outputs) * choices if outputs else None,
-        tuple(_open(bytes(raw).strip()) for raw in prompt),
+        tuple([_open(text) for text in prompt]),
         members,
     )
 
@@ -146,6 +153,11 @@ def _member(members: dict[str, msgspec.Raw], name: str, kind: type[T]) -> T | No
     raw = members.get(name)
     if raw is None:
         return None
+    text = bytes(raw)
+    if kind is bool and text in _PLAIN:
+        return cast("T | None", _PLAIN[text])
+    if kind is int and text.isdigit() and text[0] != ZERO and len(text) <= _MAX_DIGITS:
+        return cast("T", int(text))
     try:
         return msgspec.json.decode(raw, type=kind | None)
     except msgspec.DecodeError:

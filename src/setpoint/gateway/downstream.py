@@ -312,8 +312,12 @@ class ServerConnection(asyncio.Protocol):
 
     def send(self, data: bytes) -> None:
         """A piece of the body, on its way at once."""
-        if data:
-            self._write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
+        if data and not self._gone and self._transport is not None:
+            if self._chunked:
+                data = b"%x\r\n%b\r\n" % (len(data), data)
+            if self._head:
+                data, self._head = self._head + data, b""
+            self._transport.write(data)
 
     def end(self, data: bytes = b"") -> None:
         """The end of a body in pieces, with its last piece."""

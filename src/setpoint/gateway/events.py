@@ -38,11 +38,22 @@ class EventCutter:
 
 def split(data: bytes) -> list[bytes]:
     """Single events, each with the blank line that ends it."""
+    if b"\r" not in data:
+        *whole, rest = data.split(b"\n\n")
+        events = [event + b"\n\n" for event in whole]
+        return [*events, rest] if rest else events
     return _EVENT.findall(data)
 
 
 def before_terminal(data: bytes) -> tuple[bytes, bytes]:
     """Whole events, parted before the one that ends the stream; what does not show its end is kept back whole."""
+    found = _TERMINAL.search(data)
+    if found is None:
+        return b"", data
+    if b"\r" not in data:
+        start = data.rfind(b"\n\n", 0, found.start())
+        start = 0 if start < 0 else start + 2
+        return data[:start], data[start:]
     events = split(data)
     for position, event in enumerate(events):
         if _TERMINAL.search(event):

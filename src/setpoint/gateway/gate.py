@@ -132,8 +132,7 @@ class Gate:
     def _place(self, ticket: Ticket) -> Lease | None:
         """A place now, or None."""
         while True:
-            able = [r for r in self.replicas if r.name not in ticket.exclude and r.available()]
-            able = [r for r in able if r.in_flight < r.config.max_in_flight]
+            able = [r for r in self.replicas if r.name not in ticket.exclude and r.available() and not r.full]
             if not able:
                 return None
             hashes = ticket.hashes

@@ -134,10 +134,11 @@ class Authenticator:
 def credential(fields: Mapping[str, str]) -> str | None:
     """The key or token of a request; None without one, and where two that differ leave open which is meant."""
     scheme, _, bearer = fields.get("authorization", "").partition(" ")
-    found = {
-        text for text in (bearer.strip() if scheme.lower() == "bearer" else "", fields.get("x-api-key", "")) if text
-    }
-    return found.pop() if len(found) == 1 else None
+    token = bearer.strip() if scheme.lower() == "bearer" else ""
+    key = fields.get("x-api-key", "")
+    if token and key and token != key:
+        return None
+    return token or key or None
 
 
 def secret_of(folder: Path) -> bytes:

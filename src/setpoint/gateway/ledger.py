@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,6 +23,7 @@ from setpoint.gateway.identity import keyed_mark, secret_of
 from setpoint.gateway.journal import Ended, Opened, read_line
 
 BATCH_BYTES = 4 * 2**20
+_encode = msgspec.json.Encoder().encode
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS progress (gateway TEXT, file TEXT, done BIGINT NOT NULL, PRIMARY KEY (gateway, file));
 CREATE TABLE IF NOT EXISTS opened (
@@ -207,9 +209,9 @@ class Ledger:
         return count
 
     def _record(self, file: str, done: int, opened: dict[str, Opened], ended: list[Ended]) -> None:
-        for line in ended:
-            if line.id:
-                self._db.execute("DELETE FROM opened WHERE gateway = ? AND id = ?", (self._gateway, line.id))
+        left = {str(row[0]) for row in self._db.execute("SELECT id FROM opened WHERE gateway = ?", (self._gateway,))}
+        for number in left.intersection(line.id for line in ended) if left else ():
+            self._db.execute("DELETE FROM opened WHERE gateway = ? AND id = ?", (self._gateway, number))
         for line_opened in opened.values():
             text = msgspec.json.encode(line_opened).decode()
             self._db.execute(
@@ -294,11 +296,12 @@ def _sums(ended: list[Ended]) -> Iterator[tuple[Any, ...]]:
 
 
 _MEMBERS = tuple(name for name in Ended.__struct_fields__ if name not in ("itl", "itl_sum_s", "trace"))
+_values = attrgetter(*_MEMBERS)
 
 
 def access_line(line: Ended, mark: Callable[[str], str]) -> bytes:
     """A line as ``setpoint card from-trace`` reads it, its block hashes keyed by ``mark``."""
-    values = {name: getattr(line, name) for name in _MEMBERS}
+    values = {name: value for name, value in zip(_MEMBERS, _values(line), strict=True) if value is not None}
     if line.prefix_blocks is not None:
         values["prefix_blocks"] = [mark(str(block)) for block in line.prefix_blocks]
-    return msgspec.json.encode({name: value for name, value in values.items() if value is not None}) + b"\n"
+    return _encode(values) + b"\n"

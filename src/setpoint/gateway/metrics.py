@@ -1,6 +1,7 @@
 """Prometheus metrics of the gateway: what ended comes from the journals, what is under way from the shared memory."""
 
 from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
@@ -30,11 +31,12 @@ class Metrics:
         self.registry = CollectorRegistry()
         self.registry.register(live)
 
-        def counter(name: str, text: str, *labels: str) -> Counter:
-            return Counter(f"setpoint_gateway_{name}", text, labels, registry=self.registry)
+        def counter(name: str, text: str, *labels: str) -> Callable[..., Counter]:
+            return cache(Counter(f"setpoint_gateway_{name}", text, labels, registry=self.registry).labels)
 
-        def histogram(name: str, text: str, bounds: tuple[float, ...]) -> Histogram:
-            return Histogram(f"setpoint_gateway_{name}", text, ("model",), buckets=bounds, registry=self.registry)
+        def histogram(name: str, text: str, bounds: tuple[float, ...]) -> Callable[..., Histogram]:
+            name = f"setpoint_gateway_{name}"
+            return cache(Histogram(name, text, ("model",), buckets=bounds, registry=self.registry).labels)
 
         self._exchanges = counter("exchanges", "Exchanges by how they ended.", "model", "tenant", "outcome")
         self._refusals = counter("refusals", "Requests that got no answer, by reason.", "reason")
@@ -52,21 +54,21 @@ class Metrics:
     def observe(self, line: Ended) -> None:
         """One exchange."""
         model, tenant = line.model, line.tenant
-        self._exchanges.labels(model, tenant, line.outcome).inc()
+        self._exchanges(model, tenant, line.outcome).inc()
         if line.sent_status != 200 and line.reason is not None and line.outcome in ("rejected", "refused"):
-            self._refusals.labels(line.reason if " " not in line.reason else "upstream").inc()
-        self._tokens.labels(model, tenant, "prompt").inc(line.prompt_tokens)
-        self._tokens.labels(model, tenant, "completion").inc(line.completion_tokens)
+            self._refusals(line.reason if " " not in line.reason else "upstream").inc()
+        self._tokens(model, tenant, "prompt").inc(line.prompt_tokens)
+        self._tokens(model, tenant, "completion").inc(line.completion_tokens)
         if line.attempts:
-            self._retries.labels(model).inc(line.attempts - 1)
-            self._queue.labels(model).observe(line.queue_s)
-            self._e2e.labels(model).observe(line.latency_s)
-            self._predicted.labels(model).inc(line.predicted_tokens or 0)
-            self._cached.labels(model).inc(line.cached_tokens or 0)
+            self._retries(model).inc(line.attempts - 1)
+            self._queue(model).observe(line.queue_s)
+            self._e2e(model).observe(line.latency_s)
+            self._predicted(model).inc(line.predicted_tokens or 0)
+            self._cached(model).inc(line.cached_tokens or 0)
             if line.outcome not in ("complete", "length", "cancelled", "refused"):
-                self._faults.labels(model, line.replica, line.outcome).inc()
+                self._faults(model, line.replica, line.outcome).inc()
         if line.ttft_s is not None:
-            self._ttft.labels(model).observe(line.ttft_s)
+            self._ttft(model).observe(line.ttft_s)
         if line.itl is not None:
             counts, total = self._gaps.get(model, ([0] * len(line.itl), 0.0))
             self._gaps[model] = [a + b for a, b in zip(counts, line.itl, strict=True)], total + line.itl_sum_s

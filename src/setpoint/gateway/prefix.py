@@ -16,6 +16,7 @@ from setpoint.errors import SetpointError
 BLOCK_BYTES = 1024
 BLOCK_TOKENS = 256  # about; what a block stands for where tokens are counted
 WAYS = 8
+RECENT_WAYS = WAYS // 2  # order among the more recent half of a set is not kept
 _CELL = 8
 # Anthropic clients move this mark from turn to turn; it changes no token.
 _MOVING = (b',"cache_control":{"type":"ephemeral"}', b', "cache_control": {"type": "ephemeral"}')
@@ -23,17 +24,16 @@ _MOVING = (b',"cache_control":{"type":"ephemeral"}', b', "cache_control": {"type
 
 def chain(salt: bytes, parts: tuple[bytes, ...]) -> list[int]:
     """Hashes of the whole blocks of ``parts``, each over everything before it. The last, unfinished block has none."""
-    text = b"\x00".join(parts)
+    text = parts[0] if len(parts) == 1 else b"\x00".join(parts)
     if b"cache_control" in text:
         for mark in _MOVING:
             text = text.replace(mark, b"")
     digest = xxhash.xxh3_64_intdigest
     value = digest(salt)
-    out = []
-    for start in range(0, len(text) - BLOCK_BYTES + 1, BLOCK_BYTES):
-        value = digest(text[start : start + BLOCK_BYTES], value)
-        out.append(value)
-    return out
+    return [
+        value := digest(text[start : start + BLOCK_BYTES], value)
+        for start in range(0, len(text) - BLOCK_BYTES + 1, BLOCK_BYTES)
+    ]
 
 
 class PrefixIndex:
@@ -86,7 +86,7 @@ class PrefixIndex:
         return value in self._cells[start : start + WAYS].tolist()
 
     def insert(self, hashes: list[int]) -> None:
-        """The replica was sent this chain; its first blocks become the most recently used."""
+        """The replica was sent this chain; its blocks become the more recently used, the first ones most."""
         cells, sets = self._cells, self._sets
         for value in reversed(hashes):
             start = value % sets * WAYS
@@ -94,6 +94,8 @@ class PrefixIndex:
                 continue
             held = cells[start : start + WAYS].tolist()
             position = held.index(value) if value in held else WAYS - 1
+            if position < RECENT_WAYS:
+                continue  # it is far from being replaced: a long prompt that is sent again moves nothing
             cells[start + 1 : start + position + 1] = cells[start : start + position]
             cells[start] = value
 

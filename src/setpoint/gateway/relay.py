@@ -56,10 +56,10 @@ class Relay:
     """
 
     __slots__ = (
-        "_ask", "_body", "_body_bytes", "_client", "_connection", "_cutter", "_engine", "_envelope", "_fields",
-        "_pass_empty", "_pinged_s", "_reused", "_started_s", "_status", "_stream", "_timeouts", "_translator",
-        "_type", "done", "first_s", "healthy", "judgement", "last_s", "passed_on", "reader", "refusal", "retry_after",
-        "retryable", "sent_s", "stale",
+        "_ask", "_body", "_body_bytes", "_client", "_connection", "_cutter", "_engine", "_fields",
+        "_pass_empty", "_pinged_s", "_reused", "_same", "_started_s", "_status", "_stream", "_timeouts", "_translator",
+        "_type", "_whole_usage", "done", "first_s", "healthy", "judgement", "last_s", "passed_on", "reader", "refusal",
+        "retry_after", "retryable", "sent_s", "stale",
     )  # fmt: skip
 
     def __init__(
@@ -89,8 +89,9 @@ class Relay:
         self._cutter = EventCutter()
         self._pinged_s = started_s
         self._engine = engine
+        self._same = engine is ask.dialect
+        self._whole_usage = ask.wants_usage or engine not in (Dialect.CHAT, Dialect.COMPLETIONS)
         self._translator: translate.StreamTranslator | None = None
-        self._envelope = translate.Envelope(ask.model, created_s=int(time.time()), include_usage=ask.wants_usage)
         self.reader = AnswerReader(engine)
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.judgement: Judgement | None = None
@@ -279,7 +280,7 @@ class Relay:
         kind = self._type
         if self._engine is not self._ask.dialect:
             try:
-                body, kind = translate.whole(body, self._engine, self._ask.dialect, self._envelope), JSON
+                body, kind = translate.whole(body, self._engine, self._ask.dialect, self._envelope()), JSON
             except TranslationError:
                 return False
         self.healthy = self.passed_on = True
@@ -316,6 +317,9 @@ class Relay:
             self._client.head(200, fields + self._fields)
 
     def _pass_on(self, events: bytes) -> None:
+        if self.passed_on and self._same:  # nearly every token
+            self._client.send(events if self._whole_usage else without_usage(events))
+            return
         said = self._said(events)
         if self._broken():
             self.retryable = not self.passed_on
@@ -330,14 +334,16 @@ class Relay:
 
     def _said(self, events: bytes, *, last: bool = False) -> bytes:
         """Whole events of the engine as the client gets them."""
-        if self._engine is self._ask.dialect:
-            if self._ask.wants_usage or self._engine not in (Dialect.CHAT, Dialect.COMPLETIONS):
-                return events
-            return without_usage(events)
+        if self._same:
+            return events if self._whole_usage else without_usage(events)
         if self._translator is None:
-            self._translator = translate.StreamTranslator(self._engine, self._ask.dialect, self._envelope)
+            self._translator = translate.StreamTranslator(self._engine, self._ask.dialect, self._envelope())
         said = self._translator.feed(events) if events else b""
         return said + self._translator.end() if last else said
+
+    def _envelope(self) -> translate.Envelope:
+        ask = self._ask
+        return translate.Envelope(ask.model, created_s=int(time.time()), include_usage=ask.wants_usage)
 
     def _broken(self) -> bool:
         """Whether the answer cannot be said in the client's dialect; the verdict is then that it is malformed."""

@@ -46,6 +46,7 @@ class Replica:
         self.config = config
         self.address = parse_base_url(config.url)
         self.name = config.name or self.address.authority
+        self._max_in_flight = config.max_in_flight
         self.model = config.model or model
         self._health = health
         self._table = table
@@ -56,6 +57,13 @@ class Replica:
         self.api_key = os.environ.get(config.api_key_env) if config.api_key_env else None
         target = Target(config.url, Dialect.CHAT, self.model, ca_file=config.ca_file)
         self.pool = Pool(self.address, tls_context(target) if self.address.tls else None)
+        credentials = (
+            "" if self.api_key is None else f"authorization: Bearer {self.api_key}\r\nx-api-key: {self.api_key}\r\n"
+        )
+        self._own_fields = (
+            f"host: {self.address.authority}\r\ncontent-type: application/json\r\n"
+            f"accept: application/json, text/event-stream\r\n{credentials}"
+        )
 
     # load
 
@@ -63,6 +71,11 @@ class Replica:
     def in_flight(self) -> int:
         """Requests dispatched by all workers and not ended."""
         return self.row.held(IN_FLIGHT)
+
+    @property
+    def full(self) -> bool:
+        """Whether it has as many requests as it may."""
+        return self.in_flight >= self._max_in_flight
 
     @property
     def load(self) -> int:
@@ -82,7 +95,7 @@ class Replica:
     def take(self, uncached_tokens: int) -> bool:
         """Counts one more request, exactly: False when the replica is full."""
         with self._table.locked():
-            if self.row.held(IN_FLIGHT) >= self.config.max_in_flight:
+            if self.row.held(IN_FLIGHT) >= self._max_in_flight:
                 return False
             self.row.hold(IN_FLIGHT, 1)
         self.row.hold(QUEUED_TOKENS, uncached_tokens)
@@ -154,24 +167,18 @@ class Replica:
 
     def request(self, path: str, body: bytes, request_id: str, fields: dict[str, str]) -> bytes:
         """The bytes of a request. Of the client's fields only those pass that tell nothing about who it is."""
-        lines = [
-            f"POST {self.address.prefix}{path} HTTP/1.1",
-            f"host: {self.address.authority}",
-            "content-type: application/json",
-            "accept: application/json, text/event-stream",
-            f"x-request-id: {request_id}",
-        ]
-        if self.api_key is not None:
-            lines += [f"authorization: Bearer {self.api_key}", f"x-api-key: {self.api_key}"]
-        lines += [f"{name}: {fields[name]}" for name in _PASSED_ON if name in fields]
+        passed = "".join([f"{name}: {fields[name]}\r\n" for name in _PASSED_ON if name in fields])
         trace = traceparent(fields)
         if trace is not None:
-            lines.append(f"traceparent: {trace}")
-        head = "\r\n".join([*lines, f"content-length: {len(body)}", "", ""])
+            passed += f"traceparent: {trace}\r\n"
+        head = (
+            f"POST {self.address.prefix}{path} HTTP/1.1\r\n{self._own_fields}{passed}"
+            f"x-request-id: {request_id}\r\ncontent-length: {len(body)}\r\n\r\n"
+        )
         return head.encode("latin-1") + body
 
 
 def traceparent(fields: dict[str, str]) -> str | None:
     """The W3C trace context of a request, if it is one."""
-    trace = fields.get("traceparent", "")
-    return trace if _TRACE.match(trace) else None
+    trace = fields.get("traceparent")
+    return trace if trace is not None and _TRACE.match(trace) else None

@@ -5,11 +5,9 @@ sum, and what a killed worker held is given back by clearing its block. Levels t
 are changed under the lock, which the kernel releases if its holder dies.
 """
 
-import contextlib
 import fcntl
 import mmap
 import os
-from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
 
@@ -52,16 +50,12 @@ class SharedTable:
                 f"The shared state {path} cannot be used: {(error.strerror or 'no').lower()}."
             ) from None
         self.cells = memoryview(self._map).cast("q")
+        self._lock = _Lock(self._fd)
         self._rows: dict[str, Row] = {}
 
-    @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> "_Lock":
         """Excludes the other processes; held for microseconds, never across an await."""
-        fcntl.lockf(self._fd, fcntl.LOCK_EX)
-        try:
-            yield
-        finally:
-            fcntl.lockf(self._fd, fcntl.LOCK_UN)
+        return self._lock
 
     def row(self, name: str) -> "Row":
         """The row of a name, the same in every process; given out on first use.
@@ -102,6 +96,21 @@ class SharedTable:
         os.close(self._fd)
 
 
+class _Lock:
+    """A lock on a file, taken several times a request."""
+
+    __slots__ = ("_fd",)
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def __enter__(self) -> None:
+        fcntl.lockf(self._fd, fcntl.LOCK_EX)
+
+    def __exit__(self, *_: object) -> None:
+        fcntl.lockf(self._fd, fcntl.LOCK_UN)
+
+
 _NOTHING = memoryview(bytearray(WORKER_CELLS * _CELL)).cast("q")
 
 
@@ -112,13 +121,14 @@ class Row:
     the cell over the workers.
     """
 
-    __slots__ = ("_cells", "_mine", "_start", "_stop")
+    __slots__ = ("_alone", "_cells", "_mine", "_start", "_stop")
 
     def __init__(self, table: SharedTable, start: int) -> None:
         self._cells = table.cells
         self._start = start
         self._stop = start + COMMON_CELLS + table.workers * WORKER_CELLS
         self._mine = start + COMMON_CELLS + table.worker * WORKER_CELLS
+        self._alone = table.workers == 1
 
     def __getitem__(self, cell: int) -> int:
         return self._cells[self._start + cell]
@@ -136,4 +146,6 @@ class Row:
 
     def held(self, cell: int) -> int:
         """The sum over all workers."""
+        if self._alone:
+            return self._cells[self._start + COMMON_CELLS + cell]
         return sum(self._cells[self._start + COMMON_CELLS + cell : self._stop : WORKER_CELLS])

@@ -1,12 +1,10 @@
 """What a routing policy is asked and what it answers."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A replica as a policy sees it.
 
     Attributes:
@@ -26,8 +24,7 @@ class Candidate:
     stale: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Prompt:
+class Prompt(NamedTuple):
     """The request as a policy sees it.
 
     Attributes:
