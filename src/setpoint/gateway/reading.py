@@ -96,10 +96,16 @@ def _addresses(config: Gateway) -> Iterator[Found]:
         yield ("auth", "anonymous"), f"it while listening on {where}", "it only on 127.0.0.1, ::1 or localhost"
     if who is not None and who not in config.tenants and not config.auth.undeclared_tenants:
         yield ("auth", "anonymous"), repr(who), _one_of(config.tenants, "a tenant of this file")
+    tls = config.listen.tls
+    for name, tenant in config.auth.certificates.items():
+        at = ("auth", "certificates", name)
+        if tls is None or tls.client_ca is None:
+            yield at, "it without an authority for client certificates", "listen.tls.client_ca"
+        if tenant not in config.tenants and not config.auth.undeclared_tenants:
+            yield at, repr(tenant), _one_of(config.tenants, "a tenant of this file")
     if config.admin.open and not is_loopback(config.admin.host):
         where = repr(config.admin.host)
         yield ("admin", "open"), f"true while listening on {where}", "false where other machines reach the address"
-    tls = config.listen.tls
     files = {} if tls is None else {"certificate": tls.certificate, "key": tls.key, "client_ca": tls.client_ca}
     for field, file in files.items():
         if file is not None and not Path(file).is_file():
