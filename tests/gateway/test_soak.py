@@ -90,7 +90,8 @@ def test_a_soak_ends_with_nothing_held_and_flat_memory(state: Path, tmp_path: Pa
             with ThreadPoolExecutor(CLIENTS) as pool:
                 for one in pool.map(lambda i, n=number: requests(gateway, n * CLIENTS + i), range(CLIENTS)):
                     seen += one
-            thaw.join() if number < ROUNDS - 1 else None
+            if number < ROUNDS - 1:
+                thaw.join()
             until(lambda: gateway.status()["in_flight"] == 0, 20)
             until(lambda: held(state, 2) == 0, 20)
             sizes.append(memory(gateway))
@@ -99,8 +100,7 @@ def test_a_soak_ends_with_nothing_held_and_flat_memory(state: Path, tmp_path: Pa
         assert sizes[-1] - sizes[1] < 24 * 2**20, sizes
         until(lambda: gateway.status()["connections"] == 0, 20)
         total = ROUNDS * CLIENTS * EACH
-        used = until(lambda: rows if sum(r["requests"] for r in (rows := gateway.usage())) > total * 0.8 else None)
-        assert {row["group"]["outcome"] for row in used} >= {"complete", "cancelled", "refused"} or used
+        until(lambda: sum(row["requests"] for row in gateway.usage()) > total * 0.8)
         assert not [line for line in gateway.said if "failed:" in line]  # no exchange broke by a fault of ours
 
 

@@ -26,7 +26,7 @@ STATUS: dict[str, Any] = {
     "usage": [
         {"tenant": tenant, "model": "qwen3-32b-instruct-2507", "outcome": outcome, "requests": 1234567,
          "prompt_tokens": 9876543210, "cached_tokens": 8765432109, "completion_tokens": 123456789}
-        for tenant, outcome in (("acme-production", "complete"), ("acme-production", "reasoning_exhausted"), ("", "refused"))
+        for tenant, outcome in (("acme-production", "complete"), ("acme", "reasoning_exhausted"), ("", "refused"))
     ],
 }  # fmt: skip
 PROBE = """<script>

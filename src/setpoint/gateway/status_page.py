@@ -22,7 +22,8 @@ span { white-space: nowrap; } span + span::before { content: " · "; white-space
 @media (max-width: 48rem) {
   tr:has(th) { display: none; } td, td.n { display: flex; justify-content: space-between; gap: 1rem; border: 0;
   padding: .05rem 0; text-align: right; } td::before { content: attr(data-is); color: var(--dim); white-space: nowrap; }
-  tr { display: block; border-bottom: 1px solid #8884; padding: .4rem 0; } td.empty { display: block; text-align: left; }
+  tr { display: block; border-bottom: 1px solid #8884; padding: .4rem 0; }
+  td.empty { display: block; text-align: left; }
 }
 </style></head><body>
 <h1>Setpoint gateway</h1>
@@ -43,7 +44,8 @@ span { white-space: nowrap; } span + span::before { content: " · "; white-space
 <th class="n">of these cached</th><th class="n">completion tokens</th></tr>
 {% for u in s.usage %}<tr><td data-is="tenant">{{ u.tenant or "not identified" }}</td>
 <td data-is="model">{{ u.model or "none" }}</td><td data-is="outcome">{{ u.outcome.replace("_", " ") }}</td>
-<td data-is="requests" class="n">{{ n(u.requests) }}</td><td data-is="prompt tokens" class="n">{{ n(u.prompt_tokens) }}</td>
+<td data-is="requests" class="n">{{ n(u.requests) }}</td>
+<td data-is="prompt tokens" class="n">{{ n(u.prompt_tokens) }}</td>
 <td data-is="of these cached" class="n">{{ n(u.cached_tokens) }}</td>
 <td data-is="completion tokens" class="n">{{ n(u.completion_tokens) }}</td></tr>
 {% else %}<tr><td colspan="7" class="empty">no request yet</td></tr>{% endfor %}
