@@ -160,7 +160,7 @@ def test_idle_connections_are_bounded_and_grow_old(run: Run) -> None:
         async with serving(answer) as server, client_of(server.url, limits=limits, clock=clock) as client:
             await asyncio.gather(*(ask(client, number) for number in range(6)))
             await server.until_closed(3)
-            assert len(client._idle) == 3
+            assert len(client._pool.idle) == 3
             clock.advance(3)
             assert (await ask(client)).reused_connection
             clock.advance(3)  # the other two are now six seconds old, and nobody needs them

@@ -1,18 +1,15 @@
 """A client of one target: a pool of connections and the exchanges under way on them."""
 
 import asyncio
-import socket
-import ssl
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeVar
 
 from setpoint.client.address import describe_failure, failure_remedy, parse_base_url, tls_context
 from setpoint.client.connection import Connection
 from setpoint.client.limits import PhaseTimeouts, PoolLimits
 from setpoint.client.pending import Pending, Planned
+from setpoint.client.pool import Pool
 from setpoint.clock import Clock, MonotonicClock
 from setpoint.errors import TargetError, UsageError
 from setpoint.protocol.judgement import Answer
@@ -59,11 +56,9 @@ class Client:
         self.origin_s = origin_s
         self.clock = clock or MonotonicClock()
         self._address = parse_base_url(target.base_url)
-        self._tls: ssl.SSLContext | None = tls_context(target) if self._address.tls else None
-        self._connections: set[Connection] = set()
-        self._idle: deque[Connection] = deque()  # by the end of their latest use
+        tls = tls_context(target) if self._address.tls else None
+        self._pool = Pool(self._address, tls, self.limits, self.clock)
         self._active: set[Pending] = set()
-        self._resolved: list[tuple[int, str]] = []
         self._slots = None if self.limits.max_connections is None else asyncio.Semaphore(self.limits.max_connections)
         fields = headers(target.dialect, target.api_key)
         self._head = self._request_head("POST", PATHS[target.dialect], fields)
@@ -120,7 +115,7 @@ class Client:
         request = b"%b%d\r\n\r\n%b" % (self._head, len(body), body)
         fresh = False
         while not pending.settled():
-            connection = None if fresh else self._take_idle()
+            connection = None if fresh else self._pool.take()
             if connection is None:
                 connection = await self._connect_for(pending)
                 if connection is None:
@@ -132,11 +127,11 @@ class Client:
                 pending.renew()
                 fresh = True
             elif connection.usable:
-                self._give_back(connection)
+                self._pool.give_back(connection)
 
     async def _connect_for(self, pending: Pending) -> Connection | None:
         """A new connection, or None when the exchange failed or was cancelled meanwhile."""
-        connecting = asyncio.ensure_future(self._connect())
+        connecting = asyncio.ensure_future(self._pool.connect())
         if not await _unless_ended(pending, connecting, _discard, self.timeouts.connect_s):
             if not pending.settled():
                 pending.fail(Outcome.TIMEOUT, "connect limit passed", within="connect")
@@ -172,7 +167,7 @@ class Client:
         where = f"{method} {self.target.base_url}{path}"
         try:
             async with asyncio.timeout(timeout_s):
-                connection = await self._connect()
+                connection = await self._pool.connect()
                 fields = headers(self.target.dialect, self.target.api_key) | {"connection": "close"}
                 head = self._request_head(method, path, fields)
                 connection.send(b"%b%d\r\n\r\n%b" % (head, len(body), body), sink)
@@ -192,66 +187,7 @@ class Client:
     async def close(self) -> None:
         """Closes idle connections and cancels exchanges under way; returns when their sockets are closed."""
         self.cancel_all()
-        for connection in self._idle:
-            connection.abort()
-        self._idle.clear()
-        closing = [connection.lost for connection in self._connections if not connection.usable]
-        if closing:
-            await asyncio.wait(closing)
-
-    # connections
-
-    def _take_idle(self) -> Connection | None:
-        oldest = self.clock.now() - self.limits.idle_s
-        while self._idle:
-            connection = self._idle.pop()
-            if connection.usable and connection.idle_since_s >= oldest:
-                return connection
-            connection.abort()
-        return None
-
-    def _give_back(self, connection: Connection) -> None:
-        """The latest used are used first, so that those a burst left over grow old and are closed."""
-        self._idle.append(connection)
-        oldest = connection.idle_since_s - self.limits.idle_s
-        while self._idle and (len(self._idle) > self.limits.max_idle or self._idle[0].idle_since_s < oldest):
-            self._idle.popleft().abort()
-
-    async def _connect(self) -> Connection:
-        """A new connection; the name is resolved once per client.
-
-        Raises:
-            OSError: no address could be connected to.
-        """
-        loop = asyncio.get_running_loop()
-        if not self._resolved:
-            found = await loop.getaddrinfo(self._address.host, self._address.port, type=socket.SOCK_STREAM)
-            self._resolved = [(int(family), str(where[0])) for family, _, _, _, where in found]
-        failure: OSError | None = None
-        for family, host in self._resolved:
-            try:
-                transport, connection = await loop.create_connection(
-                    lambda: Connection(self.clock),
-                    host,
-                    self._address.port,
-                    family=family,
-                    ssl=self._tls,
-                    server_hostname=self._address.host if self._tls else None,
-                )
-            except OSError as error:
-                failure = error
-                continue
-            self._connections.add(connection)
-            connection.lost.add_done_callback(partial(self._forget, connection))
-            sock: socket.socket | None = transport.get_extra_info("socket")
-            if sock is not None:
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            return connection
-        assert failure is not None
-        raise failure
-
-    def _forget(self, connection: Connection, _: asyncio.Future[None]) -> None:
-        self._connections.discard(connection)
+        await self._pool.close()
 
     def _request_head(self, method: str, path: str, fields: dict[str, str]) -> bytes:
         if not all(value.isascii() and value.isprintable() for value in fields.values()):
