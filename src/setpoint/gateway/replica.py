@@ -7,10 +7,12 @@ from hashlib import blake2b
 from pathlib import Path
 
 from setpoint.client.address import parse_base_url, tls_context
+from setpoint.client.limits import PoolLimits
+from setpoint.client.pool import Pool
+from setpoint.clock import MonotonicClock
 from setpoint.gateway.config import Health
 from setpoint.gateway.config import Replica as ReplicaConfig
 from setpoint.gateway.kv_events import KvEvents
-from setpoint.gateway.pool import Pool
 from setpoint.gateway.prefix import BLOCK_TOKENS, PrefixIndex
 from setpoint.gateway.shared import SharedTable
 from setpoint.records.target import Dialect, Target
@@ -23,6 +25,7 @@ IN_FLIGHT, QUEUED_TOKENS = range(2)
 UNKNOWN, UP, LOADING, DOWN = range(4)
 STATE_NAMES = ("unknown", "up", "loading", "down")
 
+KEPT = PoolLimits(max_idle=512, idle_s=60.0)  # a request on one that the engine closed meanwhile is sent anew
 _PASSED_ON = ("anthropic-version", "anthropic-beta", "idempotency-key")
 _TRACE = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}\Z")
 
@@ -57,7 +60,7 @@ class Replica:
         self.api_key = os.environ.get(config.api_key_env) if config.api_key_env else None
         target = Target(config.url, Dialect.CHAT, self.model, ca_file=config.ca_file)
         self.events: KvEvents | None = None
-        self.pool = Pool(self.address, tls_context(target) if self.address.tls else None)
+        self.pool = Pool(self.address, tls_context(target) if self.address.tls else None, KEPT, MonotonicClock())
 
     # load
 
