@@ -2,15 +2,13 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from setpoint.gateway.values import Bytes, Name, ZmqAddress
 from setpoint.records.target import Dialect
-from setpoint.units import parse_bytes
 from setpoint.workload.quantity import Duration, Flag, Number, Refused, Share, Tokens, Whole
 
 API_VERSION = "setpoint/v1"
-NAME = r"^[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}$"
-
 Dialects = Literal["chat", "completions", "embeddings", "messages", "responses"]
 DIALECTS: dict[str, Dialect] = {
     "chat": Dialect.CHAT,
@@ -19,16 +17,6 @@ DIALECTS: dict[str, Dialect] = {
     "messages": Dialect.MESSAGES,
     "responses": Dialect.RESPONSES,
 }
-
-
-def _bytes(value: object) -> object:
-    if isinstance(value, bool) or not isinstance(value, str | int):
-        raise ValueError('expected a size such as "64 MiB"')  # noqa: TRY004 - pydantic collects ValueError only
-    return parse_bytes(value)
-
-
-Bytes = Annotated[int, BeforeValidator(_bytes)]
-Name = Annotated[str, Field(pattern=NAME)]
 
 
 class _Part(BaseModel):
@@ -154,8 +142,8 @@ class KvEvents(_Part):
         tokenize_timeout: How long a request waits for its token ids; beyond it the believed prefix decides.
     """
 
-    endpoint: str = Field(pattern=r"^(tcp|ipc)://.+")
-    replay: str | None = Field(default=None, pattern=r"^(tcp|ipc)://.+")
+    endpoint: ZmqAddress
+    replay: ZmqAddress | None = None
     topic: str = ""
     tokenize_timeout: Duration = 0.25
 

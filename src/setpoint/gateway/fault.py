@@ -1,4 +1,4 @@
-"""What a client is told of an engine's answer that is none."""
+"""An engine's answer that is none: what its client is told, and when it may be asked again."""
 
 from setpoint.gateway.refusal import Refusal
 from setpoint.protocol.judgement import Judgement
@@ -17,3 +17,11 @@ def fault(judgement: Judgement) -> Refusal:
     """The error that a verdict is."""
     status, code, message = _FAULTS.get(judgement.outcome, (502, "upstream_error", "The model server failed."))
     return Refusal(status, code, message)
+
+
+def retry_after_s(value: str | None) -> float | None:
+    """Seconds in an engine's ``retry-after``; None without one, and for a date."""
+    try:
+        return None if value is None else max(0.0, float(value))
+    except ValueError:
+        return None

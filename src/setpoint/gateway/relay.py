@@ -15,7 +15,7 @@ from setpoint.gateway.ask import Ask
 from setpoint.gateway.config import Timeouts
 from setpoint.gateway.downstream import ServerConnection
 from setpoint.gateway.events import MAX_TAIL_BYTES, EventCutter, before_terminal, without_usage
-from setpoint.gateway.fault import fault
+from setpoint.gateway.fault import fault, retry_after_s
 from setpoint.gateway.refusal import Refusal, no_capacity
 from setpoint.protocol import translate
 from setpoint.protocol.answer import MAX_BODY_BYTES, MAX_ERROR_BYTES, AnswerReader
@@ -131,7 +131,7 @@ class Relay:
     def on_head(self, status: int, fields: dict[str, str], now_s: float) -> None:
         """The engine begins to answer."""
         self._status, self._type, self.last_s = status, fields.get("content-type", "application/json"), now_s
-        self.retry_after = _seconds(fields.get("retry-after"))
+        self.retry_after = retry_after_s(fields.get("retry-after"))
         self.reader.response(status, fields.get("content-type", ""))
 
     def on_body(self, data: bytes, now_s: float) -> None:
@@ -393,10 +393,3 @@ class Relay:
     def first_token_s(self) -> float | None:
         """Arrival of the first delta."""
         return self.reader.seen.chunk_s[0] if self.reader.seen.chunk_s else None
-
-
-def _seconds(value: str | None) -> float | None:
-    try:
-        return None if value is None else max(0.0, float(value))
-    except ValueError:
-        return None
