@@ -53,6 +53,8 @@ def test_a_gateway_from_start_to_end(state: Path, tmp_path: Path) -> None:
             with ThreadPoolExecutor(8) as pool:
                 statuses = list(pool.map(lambda _: gateway.chat(stream=True).status, range(40)))
             assert statuses == [200] * 40
+            asked = {f.name.split("-")[1] for f in (state / "run" / "journal").glob("*.jsonl") if f.stat().st_size}
+            assert asked == {"0", "1"}  # both processes take connections of the one address
             until(lambda: sum(u["requests"] for u in gateway.usage()) == 40)
             reader = stream(gateway, got, 16)
             config["models"]["fake"]["aliases"] = ["other-name"]
