@@ -198,7 +198,7 @@ def test_small_writes_leave_at_once_on_both_sides(gateway: Served) -> None:
         sock.sendall(post("host: x", LENGTH))
         until(gateway.lines)
         (replica,) = gateway.plane.snapshot.routes["fake"].gate.replicas
-        transports = [c._transport for c in (*gateway.plane.connections, *replica.pool.idle)]
+        transports = [c._transport for c in gateway.plane.connections] + [c._transport for c in replica.pool.idle]
         assert len(transports) == 2
         for transport in transports:
             assert transport is not None

@@ -43,9 +43,7 @@ class Metrics:
         self._cached = counter("prefix_cached_tokens", "Cached tokens that the engines reported.", "model")
         self._retries = counter("retries", "Attempts beyond the first.", "model")
         self._faults = counter("replica_faults", "Exchanges that an engine failed.", "model", "replica", "outcome")
-        self._tools = counter(
-            "tool_call_failures", "Answers with tool calls that no client can use.", "model", "replica"
-        )
+        self._tools = counter("tool_call_failures", "Answers whose tool calls are unusable.", "model", "replica")
         self._ttft = histogram("ttft_seconds", "Arrival to first visible delta.", _TTFT)
         self._e2e = histogram("e2e_seconds", "Arrival to end.", _E2E)
         self._queue = histogram("queue_seconds", "Waiting for a replica.", _TTFT)
