@@ -70,6 +70,18 @@ def test_a_key_belongs_to_one_request_and_one_tenant(state: Path) -> None:
             assert keyed(mine, "k" * 300).status == 400
 
 
+def test_who_may_not_use_the_model_is_not_told_its_answer(state: Path) -> None:
+    with upstream(document) as engine:
+        config = config_of(state, engine.url, auth={}, tenants={"acme": {}})
+        config["models"]["other"] = config["models"]["fake"]
+        with served(config) as gateway:
+            may, may_not = (
+                Client(gateway.port, gateway.keys().create("acme", models=(name,))[1]) for name in ("fake", "other")
+            )
+            assert [keyed(client).status for client in (may, may_not, may)] == [200, 404, 200]
+            assert len(engine.requests) == 1
+
+
 def test_a_key_under_way_is_a_conflict_and_a_client_that_left_frees_it(state: Path) -> None:
     go = threading.Event()
 

@@ -108,11 +108,11 @@ class Exchange:
         if self._request.method != "POST":
             raise Refusal(405, "method", "This address takes POST.")
         ask = self.account.ask = read_ask(self._request.body, dialect)
+        routes = self._snapshot.resolve(ask.model, identity)
+        self.account.route = routes[0]
         if "idempotency-key" in self._request.fields and self._answered_before(identity):
             return
         self._request.body = b""  # the members hold it; one copy is enough
-        routes = self._snapshot.resolve(ask.model, identity)
-        self.account.route = routes[0]
         await self._reserve(identity, ask, routes[0])
         for position, route in enumerate(routes):
             self.account.route = route
