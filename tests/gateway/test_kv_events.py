@@ -20,9 +20,11 @@ import pytest
 from tests.gateway.conftest import Served, config_of, served, until
 from tests.gateway.upstream import Upstream, chunked, upstream
 
+from setpoint.errors import CardError
 from setpoint.gateway.config import KvEvents as Source
 from setpoint.gateway.kv_events import KvEvents
 from setpoint.gateway.kv_index import EventError, KvIndex
+from setpoint.gateway.reading import parse_config
 from setpoint.gateway.replica import Replica
 from setpoint.protocol.conformance import chat, say, sse
 
@@ -393,6 +395,26 @@ def test_evictions_that_events_tell_change_what_is_predicted(state: Path) -> Non
         until(lambda: known(replica) == 100)
         assert gateway.chat(text, stream=True).status == 200
         assert gateway.ended(3)[-1].predicted_tokens == 400
+
+
+def test_without_its_library_the_configuration_says_what_to_install(
+    state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = config_of(state, "http://127.0.0.1:1")
+    config["models"]["fake"]["replicas"][0]["kv_events"] = {"endpoint": "tcp://127.0.0.1:1"}
+    text = json.dumps(config).encode()
+    assert parse_config(text, "gateway.yaml")
+    monkeypatch.setattr("setpoint.gateway.reading.find_spec", lambda name: None)
+    with pytest.raises(CardError, match=r"setpoint\[gateway\]"):
+        parse_config(text, "gateway.yaml")
+
+
+@pytest.mark.parametrize("endpoint", ["http://x:1", "tcp://*:5557", "x"])
+def test_an_address_of_events_is_one_to_connect_to(state: Path, endpoint: str) -> None:
+    config = config_of(state, "http://127.0.0.1:1")
+    config["models"]["fake"]["replicas"][0]["kv_events"] = {"endpoint": endpoint}
+    with pytest.raises(CardError, match=r"such as tcp://10\.0\.0\.5:5557"):
+        parse_config(json.dumps(config).encode(), "gateway.yaml")
 
 
 def test_without_token_ids_in_time_the_believed_prefix_decides(state: Path) -> None:

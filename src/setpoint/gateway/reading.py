@@ -3,6 +3,7 @@
 import ipaddress
 import os
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 from setpoint.client.address import parse_base_url
@@ -85,6 +86,8 @@ def _replica(at: Field_, replica: Replica, seen: set[str]) -> Iterator[Found]:
     seen.add(label)
     if replica.api_key_env is not None and not os.environ.get(replica.api_key_env):
         yield (*at, "api_key_env"), f"{replica.api_key_env!r}, which is not set", "a set variable"
+    if replica.kv_events is not None and find_spec("zmq") is None:
+        yield (*at, "kv_events"), "it without pyzmq", "pyzmq to be installed: setpoint[gateway]"
     if replica.ca_file is not None and not Path(replica.ca_file).is_file():
         yield (*at, "ca_file"), repr(replica.ca_file), "a file that exists"
 
