@@ -403,7 +403,7 @@ def test_without_its_library_the_configuration_says_what_to_install(
     config = config_of(state, "http://127.0.0.1:1")
     config["models"]["fake"]["replicas"][0]["kv_events"] = {"endpoint": "tcp://127.0.0.1:1"}
     text = json.dumps(config).encode()
-    assert parse_config(text, "gateway.yaml")
+    assert parse_config(text, "gateway.yaml").models["fake"].replicas[0].kv_events is not None
     monkeypatch.setattr("setpoint.gateway.reading.find_spec", lambda name: None)
     with pytest.raises(CardError, match=r"setpoint\[gateway\]"):
         parse_config(text, "gateway.yaml")
