@@ -8,6 +8,7 @@ import asyncio
 import logging
 import secrets
 import time
+from functools import cache
 from typing import TYPE_CHECKING
 
 from setpoint.client.address import describe_failure
@@ -250,7 +251,7 @@ class Exchange:
         relay = self.account.relay = Relay(
             self._client, ask, engine, route.model.timeouts,
             pass_empty=self._snapshot.config.empty_answers == "pass",
-            repair=frozenset(Outcome(name) for name in route.model.retries.repair),
+            repair=_outcomes(route.model.retries.repair),
             fields=self._fields, started_s=self._request.received_s,
         )  # fmt: skip
         relay.sent_s = relay.last_s = now
@@ -336,6 +337,11 @@ class Exchange:
         if counted is not None and account.route is not None and account.ask is not None:
             account.route.learn(account.ask.prompt_bytes, counted)
         self._plane.journal.write(account.ended(self._plane.mark, client_gone=self._client.gone))
+
+
+@cache
+def _outcomes(names: tuple[str, ...]) -> frozenset[Outcome]:
+    return frozenset(Outcome(name) for name in names)
 
 
 def _over(reached: LimitReached) -> Refusal:
