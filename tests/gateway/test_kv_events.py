@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import uvloop
 from tests.gateway.conftest import Served, config_of, served, until
 from tests.gateway.upstream import Upstream, chunked, upstream
 
@@ -203,7 +204,7 @@ def follow(source: Source, story: Callable[[KvEvents], Awaitable[None]]) -> None
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    asyncio.run(go())
+    uvloop.run(go())  # as worker processes do
 
 
 async def told(true: Callable[[], Any], again: Callable[[], None] = lambda: None) -> None:
