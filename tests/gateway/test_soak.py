@@ -79,7 +79,7 @@ def test_a_soak_ends_with_nothing_held_and_flat_memory(state: Path, tmp_path: Pa
             "retries": {"attempts": 2, "budget": "100%"},
         }
         config = config_of(state, frozen.url, *(e.url for e in others), workers=2, model=model)
-        config["tenants"]["local"] = {"limits": {"tokens_per_minute": "1G", "streams": 100_000}}
+        config["tenants"]["local"] = {"limits": {"tokens_per_minute": "1000M", "streams": 100_000}}
         gateway = stack.enter_context(whole(tmp_path / "gateway.yaml", config))
         sizes, seen = [], Counter[int]()
         for number in range(ROUNDS):
