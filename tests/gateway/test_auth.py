@@ -1,10 +1,8 @@
 """Closed by default: what is not known is refused, always in the same words, and nothing secret is written anywhere."""
 
 import asyncio
-import contextlib
 import json
 import socket
-import ssl
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,17 +10,15 @@ from typing import Any
 
 import jwt
 import pytest
-import trustme
 from cryptography.hazmat.primitives.asymmetric import rsa
-from tests.gateway.conftest import Client, Served, config_of, read_all, served, until, whole
+from tests.gateway.conftest import Client, Served, config_of, served, until
 from tests.gateway.upstream import Upstream, chunked, upstream
 
-from setpoint.gateway.config import Jwt, Limits, Tls
+from setpoint.gateway.config import Jwt, Limits
 from setpoint.gateway.identity import cache_salt
 from setpoint.gateway.keys import KeyStore
 from setpoint.gateway.probe import run_probe
 from setpoint.gateway.tokens import JwtVerifier
-from setpoint.gateway.worker import Certificates
 from setpoint.protocol.conformance import chat, say, sse
 
 
@@ -235,71 +231,3 @@ def test_a_rotation_at_the_provider_needs_none_here(issuer: Any, monkeypatch: py
         assert await verifier.verify(token(keys["one"], "one")) is None
 
     asyncio.run(go())
-
-
-# TLS
-
-
-def test_a_renewed_certificate_is_served_without_a_restart(tmp_path: Path) -> None:
-    authority = trustme.CA()
-    files = tmp_path / "cert.pem", tmp_path / "key.pem"
-
-    def issue(name: str) -> None:
-        made = authority.issue_cert(name)
-        files[0].write_bytes(b"".join(blob.bytes() for blob in made.cert_chain_pems))
-        files[1].write_bytes(made.private_key_pem.bytes())
-
-    issue("one.test")
-    certificates = Certificates(Tls(certificate=str(files[0]), key=str(files[1])))
-
-    async def names() -> str:
-        server = await asyncio.start_server(lambda r, w: w.close(), "127.0.0.1", 0, ssl=certificates.context)
-        context = ssl.create_default_context()
-        authority.configure_trust(context)
-        port = server.sockets[0].getsockname()[1]
-        for name in ("one.test", "two.test"):
-            try:
-                _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname=name)
-            except ssl.SSLCertVerificationError:
-                continue
-            writer.close()
-            server.close()
-            return name
-        raise AssertionError
-
-    assert asyncio.run(names()) == "one.test"
-    issue("two.test")
-    certificates.renew()
-    assert asyncio.run(names()) == "two.test"
-
-
-def test_a_gateway_serves_https_and_asks_for_client_certificates(state: Path, tmp_path: Path, engine: Upstream) -> None:
-    authority = trustme.CA()
-    server, client = authority.issue_cert("gateway.test"), authority.issue_cert("client.test")
-    names = {"certificate": "cert.pem", "key": "key.pem", "client_ca": "ca.pem"}
-    paths = {field: tmp_path / name for field, name in names.items()}
-    server.private_key_and_cert_chain_pem.write_to_path(str(paths["certificate"]))
-    server.private_key_pem.write_to_path(str(paths["key"]))
-    authority.cert_pem.write_to_path(str(paths["client_ca"]))
-    tls = {field: str(path) for field, path in paths.items()}
-    config = config_of(state, engine.url, workers=1, listen={"port": 0, "tls": tls})
-
-    def ask(port: int, *, with_certificate: bool) -> bytes:
-        context = ssl.create_default_context()
-        authority.configure_trust(context)
-        if with_certificate:
-            client.configure_cert(context)
-        with socket.create_connection(("127.0.0.1", port), timeout=10) as plain:
-            with context.wrap_socket(plain, server_hostname="gateway.test") as sock:
-                body = b'{"model":"fake","stream":true,"messages":[]}'
-                head = (
-                    b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: %d\r\n\r\n"
-                )
-                sock.sendall(head % len(body) + body)
-                return read_all(sock)
-
-    with whole(tmp_path / "gateway.yaml", config) as running:
-        assert b"[DONE]" in ask(running.port, with_certificate=True)
-        with contextlib.suppress(ssl.SSLError, ConnectionResetError):  # told in the handshake, or by the end
-            assert ask(running.port, with_certificate=False) == b""
-    assert len(engine.requests) == 1

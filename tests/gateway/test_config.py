@@ -8,7 +8,7 @@ import yaml
 from tests.gateway.conftest import config_of
 
 from setpoint.errors import CardError
-from setpoint.gateway.config import Gateway
+from setpoint.gateway.config import Gateway, Timeouts
 from setpoint.gateway.reading import parse_config
 
 
@@ -82,6 +82,14 @@ def test_two_replicas_need_names_of_their_own() -> None:
     config["models"]["fake"]["replicas"] = [{"url": "http://127.0.0.1:1"}] * 2
     with pytest.raises(CardError, match="twice"):
         read(config)
+
+
+def test_the_defaults_outlive_minutes_of_hidden_reasoning() -> None:
+    limits = Timeouts()
+    assert limits.first_byte >= 300
+    assert limits.gap >= 300
+    assert limits.total > limits.first_byte + limits.gap
+    assert 0 < limits.ping <= 30  # proxies between often cut a connection that is silent for a minute
 
 
 def test_units_are_those_of_people() -> None:

@@ -7,6 +7,8 @@ import signal
 import socket
 import threading
 import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -224,8 +226,17 @@ def test_a_killed_replica_ends_its_streams_with_an_error_event(state: Path) -> N
         assert gateway.ended()[-1].outcome == "truncated"
 
 
-def slow(seconds: float) -> Script:
-    return Script(faults=(Fault(kind=FaultKind.SLOW, seconds=seconds),))
+def test_a_slow_replica_gets_less_and_its_answers_are_whole(state: Path) -> None:
+    """Load counts what is under way, so that a replica that takes long is asked seldom."""
+    late = Script(faults=(Fault(kind=FaultKind.SLOW, seconds=1.5),))
+    with fake_engine(late) as one, fake_engine(Script(decode_s=0.001)) as two:
+        config = config_of(state, one.url, two.url, model={"routing": {"policy": "least-loaded"}})
+        with served(config) as gateway, ThreadPoolExecutor(4) as pool:
+            answers = list(pool.map(lambda _: gateway.chat(stream=True), range(60)))
+            assert {a.status for a in answers} == {200}
+            assert all(a.body.endswith(b"data: [DONE]\n\n") for a in answers)
+            used = Counter(line.replica for line in gateway.ended(60))
+            assert 0 < used["r0"] < used["r1"]
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages"])

@@ -192,6 +192,19 @@ def test_an_idle_connection_is_closed(gateway: Served) -> None:
         assert b"HTTP/1.1 200" in read_all(sock)
 
 
+def test_small_writes_leave_at_once_on_both_sides(gateway: Served) -> None:
+    """TCP_NODELAY: no token waits for the acknowledgement of the one before."""
+    with gateway.raw() as sock:
+        sock.sendall(post("host: x", LENGTH))
+        until(gateway.lines)
+        (replica,) = gateway.plane.snapshot.routes["fake"].gate.replicas
+        transports = [c._transport for c in gateway.plane.connections] + [c._transport for c in replica.pool.idle]
+        assert len(transports) == 2
+        for transport in transports:
+            assert transport is not None
+            assert transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 def test_connections_are_bounded(state: Path, engine: Upstream) -> None:
     with served(config_of(state, engine.url, listen={"port": 0, "max_connections": 2})) as gateway:
         held = [gateway.raw(), gateway.raw()]

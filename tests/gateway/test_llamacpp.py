@@ -85,5 +85,6 @@ def test_turns_find_their_prefix_at_real_engines(gateway: Served) -> None:
     assert cached > prompt * 0.6
     receipts = gateway.lines()
     assert sum((line.predicted_tokens or 0) > 0 for line in receipts) == 9
-    assert len({line.replica for line in receipts}) == 2
+    for session in range(len(WORDS)):  # where a session begins is a matter of its salted hash: both may be one replica
+        assert len({line.replica for line in receipts[session :: len(WORDS)]}) == 1
     until(gateway.idle)

@@ -22,10 +22,14 @@ def test_exchanges_become_series(tmp_path: Path) -> None:
     )
     metrics.observe(ended(2, outcome="truncated", status=502, attempts=1, replica="r1"))
     metrics.observe(ended(3, outcome="rejected", status=429, sent_status=429, reason="streams", completion_tokens=0))
+    metrics.observe(ended(4, outcome="malformed", status=502, attempts=1, replica="r1", tool_calls=1))
+    metrics.observe(ended(5, outcome="empty", status=502, attempts=1, replica="r1"))
     found = samples(metrics)
     model = (("model", "m"),)
     assert found["setpoint_gateway_exchanges_total", (("model", "m"), ("outcome", "complete"), ("tenant", "a"))] == 1
     assert found["setpoint_gateway_replica_faults_total", (*model, ("outcome", "truncated"), ("replica", "r1"))] == 1
+    assert found["setpoint_gateway_tool_call_failures_total", (*model, ("replica", "r1"))] == 1
+    assert found["setpoint_gateway_exchanges_total", (*model, ("outcome", "empty"), ("tenant", "a"))] == 1
     assert found["setpoint_gateway_refusals_total", (("reason", "streams"),)] == 1
     assert found["setpoint_gateway_retries_total", model] == 1
     assert found["setpoint_gateway_prefix_cached_tokens_total", model] == 4

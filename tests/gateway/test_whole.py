@@ -53,6 +53,8 @@ def test_a_gateway_from_start_to_end(state: Path, tmp_path: Path) -> None:
             with ThreadPoolExecutor(8) as pool:
                 statuses = list(pool.map(lambda _: gateway.chat(stream=True).status, range(40)))
             assert statuses == [200] * 40
+            asked = {f.name.split("-")[1] for f in (state / "run" / "journal").glob("*.jsonl") if f.stat().st_size}
+            assert asked == {"0", "1"}  # both processes take connections of the one address
             until(lambda: sum(u["requests"] for u in gateway.usage()) == 40)
             reader = stream(gateway, got, 16)
             config["models"]["fake"]["aliases"] = ["other-name"]
@@ -162,6 +164,12 @@ def test_administration_needs_an_admins_key(state: Path, tmp_path: Path) -> None
             made = gateway.admin.call("POST", "/keys", asked, authorization=f"Bearer {admin}").json()
             assert Client(gateway.port, made["key"]).chat().status == 200
             assert "key" not in gateway.admin.call("GET", "/keys", authorization=f"Bearer {admin}").json()[0]
+            words = "words that nobody else may read"
+            assert Client(gateway.port, made["key"]).chat(words, fields={"idempotency_key": words}).status == 200
+            until(lambda: b"local" in gateway.admin.call("GET", "/", authorization=f"Bearer {admin}").body)
+            for path in ("/", "/metrics", "/status", "/usage", "/keys"):
+                shown = gateway.admin.call("GET", path, authorization=f"Bearer {admin}").body.decode()
+                assert not [secret for secret in (words, user, admin, made["key"]) if secret in shown]
             gone = gateway.admin.call("DELETE", f"/keys/{made['id']}", authorization=f"Bearer {admin}")
             assert gone.status == 200
             until(lambda: Client(gateway.port, made["key"]).chat().status == 401, 5)

@@ -65,7 +65,9 @@ def check(config: Config, *, json: Json = False) -> None:
         emit_json({"ok": True, "digest": digest_of(loaded), "models": list(loaded.models)})
         return
     replicas = sum(len(model.replicas) for model in loaded.models.values())
-    sentence = f"{config}: a good configuration of {len(loaded.models)} models with {replicas} replicas."
+    models = len(loaded.models)
+    counted = f"{models} model{'s' * (models != 1)} with {replicas} replica{'s' * (replicas != 1)}"
+    sentence = f"{config}: a good configuration of {counted}."
     stdout().print(sentence, markup=False, soft_wrap=True)
 
 
@@ -95,7 +97,10 @@ def probe(
     else:
         rows = (("pass" if f.passed else "FAIL", f.attempt, f.expected, f.found) for f in findings)
         stdout().print(table(("", "attempt", "expected", "found"), rows))
-    if not all(f.passed for f in findings):
+    through = sum(not f.passed for f in findings)
+    said = "all as they should be" if not through else f"{through} not as they should be"
+    stderr().print(f"{len(findings)} attempts, {said}.")
+    if through:
         raise typer.Exit(1)
 
 

@@ -31,6 +31,7 @@ class Pool:
         self._limits = limits
         self._clock = clock
         self._connections: set[Connection] = set()
+        self._ended = False
         self._resolved: list[tuple[int, str]] = []
         self.idle: deque[Connection] = deque()
 
@@ -46,13 +47,16 @@ class Pool:
 
     def give_back(self, connection: Connection) -> None:
         """It may carry another request. The latest used are used first: those a burst left over grow old and close."""
+        if self._ended:
+            connection.abort()
+            return
         self.idle.append(connection)
         oldest = connection.idle_since_s - self._limits.idle_s
         while self.idle and (len(self.idle) > self._limits.max_idle or self.idle[0].idle_since_s < oldest):
             self.idle.popleft().abort()
 
     async def connect(self) -> Connection:
-        """A new connection; the name is resolved once per pool.
+        """A new connection; the name is resolved once, and again after none of its addresses could be reached.
 
         Raises:
             OSError: no address could be connected to.
@@ -82,12 +86,18 @@ class Pool:
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return connection
         assert failure is not None
+        self._resolved.clear()
         raise failure
 
-    async def close(self) -> None:
-        """Closes the idle ones; returns when the sockets of all that were given up are closed."""
+    def end(self) -> None:
+        """Closes the idle ones, and those in use when they are given back."""
+        self._ended = True
         while self.idle:
             self.idle.popleft().abort()
+
+    async def close(self) -> None:
+        """Ends; returns when the sockets of all that were given up are closed."""
+        self.end()
         closing = [connection.lost for connection in self._connections if not connection.usable]
         if closing:
             await asyncio.wait(closing)

@@ -20,7 +20,7 @@ from setpoint.records.exchange import ChunkKind, Outcome
 
 _REASONING = ChunkKind.REASONING.value  # looked up once: it is compared with every token
 LOGGED_BLOCKS = 2  # prompt blocks that one logged hash stands for
-CLIENT_CLOSED = 499
+CLIENT_CLOSED, NOT_MODIFIED = 499, 304  # statuses of records: neither is sent
 
 
 class Account:
@@ -39,6 +39,7 @@ class Account:
         replica: Engine of the last attempt.
         relay: The last attempt.
         refusal: Why the client gets no answer.
+        replayed: The answer that its idempotency key had before was said again.
         cancelled: The client, or the gateway, ended it before its end.
         estimate: Prompt tokens, before the engine has counted them.
         hashes: Prompt blocks.
@@ -50,7 +51,7 @@ class Account:
 
     __slots__ = (
         "arrived", "ask", "attempts", "cancelled", "config", "estimate", "hashes", "id", "identity", "predicted",
-        "queue_s", "rank", "refusal", "relay", "replica", "request", "route",
+        "queue_s", "rank", "refusal", "relay", "replayed", "replica", "request", "route",
     )  # fmt: skip
 
     def __init__(self, number: str, request: Request, config: str) -> None:
@@ -64,6 +65,7 @@ class Account:
         self.replica = ""
         self.relay: Relay | None = None
         self.refusal: Refusal | None = None
+        self.replayed = False
         self.cancelled = False
         self.estimate = 0
         self.hashes: list[int] = []
@@ -129,7 +131,7 @@ class Account:
             priority=CLASSES[self.rank],
             stream=ask.stream if ask is not None else False,
             status=status,
-            sent_status=200 if self.relay is not None and self.relay.passed_on else status,
+            sent_status=200 if self.replayed or (self.relay is not None and self.relay.passed_on) else status,
             outcome=outcome.value,
             reason=reason,
             prompt_tokens=prompt,
@@ -157,6 +159,8 @@ class Account:
         """Outcome, reason, and the status that tells it."""
         relay, refusal = self.relay, self.refusal
         judgement = relay.judgement if relay is not None else None
+        if self.replayed:
+            return Outcome.COMPLETE, "said again", NOT_MODIFIED
         if self.cancelled:
             return Outcome.CANCELLED, "the client left" if client_gone else "the gateway ended", CLIENT_CLOSED
         if judgement is not None and (refusal is None or refusal.code not in ("no_replica", "queue_full")):

@@ -2,15 +2,13 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from setpoint.gateway.values import Bytes, Name, ZmqAddress
 from setpoint.records.target import Dialect
-from setpoint.units import parse_bytes
 from setpoint.workload.quantity import Duration, Flag, Number, Refused, Share, Tokens, Whole
 
 API_VERSION = "setpoint/v1"
-NAME = r"^[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}$"
-
 Dialects = Literal["chat", "completions", "embeddings", "messages", "responses"]
 DIALECTS: dict[str, Dialect] = {
     "chat": Dialect.CHAT,
@@ -19,16 +17,6 @@ DIALECTS: dict[str, Dialect] = {
     "messages": Dialect.MESSAGES,
     "responses": Dialect.RESPONSES,
 }
-
-
-def _bytes(value: object) -> object:
-    if isinstance(value, bool) or not isinstance(value, str | int):
-        raise ValueError('expected a size such as "64 MiB"')  # noqa: TRY004 - pydantic collects ValueError only
-    return parse_bytes(value)
-
-
-Bytes = Annotated[int, BeforeValidator(_bytes)]
-Name = Annotated[str, Field(pattern=NAME)]
 
 
 class _Part(BaseModel):
@@ -41,12 +29,14 @@ class Tls(_Part):
     Attributes:
         certificate: PEM file of the chain; read again on reload and when it changes.
         key: PEM file of the private key.
-        client_ca: PEM file; with it only clients that show a certificate of this authority are served.
+        client_ca: PEM file of the authority whose client certificates are accepted.
+        client_certificates: ``required`` ends the handshake of a client without one; ``optional`` leaves it to its key.
     """
 
     certificate: str
     key: str
     client_ca: str | None = None
+    client_certificates: Literal["required", "optional"] = "required"
 
 
 class Listen(_Part):
@@ -129,12 +119,33 @@ class Auth(_Part):
     Attributes:
         anonymous: Tenant of callers without credentials; only where the gateway listens on this machine alone.
         jwt: Tokens of an identity provider.
+        certificates: Tenants by a name in a client's certificate: a DNS name, URI or mail address, or the common name
+            of one without any of these; exactly as it stands there.
         undeclared_tenants: Whether a tenant that the configuration does not name is served, without limits of its own.
     """
 
     anonymous: Name | None = None
     jwt: Jwt | None = None
+    certificates: dict[str, Name] = Field(default_factory=dict)
     undeclared_tenants: Flag = False
+
+
+class KvEvents(_Part):
+    """KV cache events of a vLLM engine: what its prefix cache holds is then known, not believed.
+
+    Each prompt is tokenized by the engine before it is routed, so that it can be compared with the events' token ids.
+
+    Attributes:
+        endpoint: ZMQ address of the events, such as ``tcp://10.0.0.5:5557``.
+        replay: ZMQ address at which missed events are asked for; without it a gap makes what is known be forgotten.
+        topic: Topic that the engine was told to publish under.
+        tokenize_timeout: How long a request waits for its token ids; beyond it the believed prefix decides.
+    """
+
+    endpoint: ZmqAddress
+    replay: ZmqAddress | None = None
+    topic: str = ""
+    tokenize_timeout: Duration = 0.25
 
 
 class Replica(_Part):
@@ -150,6 +161,7 @@ class Replica(_Part):
         api_key_env: Environment variable that holds the engine's key.
         ca_file: PEM file of an authority to trust.
         metrics_url: Prometheus text of the engine; with it the policy knows load from elsewhere.
+        kv_events: What the engine tells of its prefix cache.
     """
 
     url: str
@@ -161,6 +173,7 @@ class Replica(_Part):
     api_key_env: str | None = None
     ca_file: str | None = None
     metrics_url: str | None = None
+    kv_events: KvEvents | None = None
 
 
 class Timeouts(_Part):
@@ -203,10 +216,13 @@ class Retries(_Part):
     Attributes:
         attempts: Attempts of one request in all.
         budget: Retries as a share of requests; beyond it failures are passed on, so that no storm forms.
+        repair: What counts as a failure too, where nothing of it was passed on yet: an empty answer, or one that spent
+            all its tokens on reasoning. Such an attempt was paid for at the engine; the next one is too.
     """
 
     attempts: Whole = Field(default=2, ge=1, le=10)
     budget: Share = 0.1
+    repair: tuple[Literal["empty", "reasoning_exhausted"], ...] = ()
 
 
 class Queue(_Part):
@@ -299,6 +315,20 @@ class Http(_Part):
     write_timeout: Duration = 60.0
 
 
+class Idempotency(_Part):
+    """Requests that carry an ``Idempotency-Key``.
+
+    Attributes:
+        window: How long an answered key stands for its answer.
+        max_answer: Largest document that is kept to be said again; streams are not kept.
+        memory: Documents kept at once by one worker process, in memory alone.
+    """
+
+    window: Duration = 3600.0
+    max_answer: Bytes = 64 * 2**10
+    memory: Bytes = 16 * 2**20
+
+
 class Admin(_Part):
     """The administrative address.
 
@@ -333,6 +363,7 @@ class Gateway(_Part):
     Attributes:
         models: By the name that clients use.
         tenants: By name.
+        idempotency: What a request is that carries a key of its client's.
         workers: Processes; one a core unless given.
         state: Folder of keys, usage and journals.
         drain: How long open answers may go on after the gateway was told to end.
@@ -350,6 +381,7 @@ class Gateway(_Part):
     listen: Listen = Listen()
     admin: Admin = Admin()
     http: Http = Http()
+    idempotency: Idempotency = Idempotency()
     redis: Redis | None = None
     workers: Whole | None = Field(default=None, ge=1, le=64)
     state: str = ".setpoint/gateway"

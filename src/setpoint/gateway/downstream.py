@@ -11,6 +11,7 @@ from typing import Protocol, cast
 
 import httptools
 
+from setpoint.gateway.certificates import ClientCertificate, client_certificate
 from setpoint.gateway.config import Http
 from setpoint.gateway.incoming import Incoming, Request, too_large_body, too_large_header
 from setpoint.gateway.refusal import REASONS, Refusal
@@ -65,8 +66,9 @@ class ServerConnection(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_chunked", "_deadline_s", "_gone", "_head", "_host", "_incoming", "_keep_alive", "_lingering", "_old",
-        "_parser", "_refusal", "_task", "_transport", "_waiting", "committed", "on_pause", "on_resume", "paused",
+        "_certificate", "_chunked", "_deadline_s", "_gone", "_head", "_host", "_incoming", "_keep_alive",
+        "_lingering", "_old", "_parser", "_refusal", "_task", "_transport", "_waiting", "committed", "on_pause",
+        "on_resume", "paused",
     )  # fmt: skip
 
     def __init__(self, host: Host) -> None:
@@ -84,6 +86,7 @@ class ServerConnection(asyncio.Protocol):
         self._old = False
         self._keep_alive = True
         self._deadline_s = 0.0
+        self._certificate: ClientCertificate | None = None
         self.committed = False
         self.paused = False
         self.on_pause: Callable[[], None] = _nothing
@@ -99,6 +102,7 @@ class ServerConnection(asyncio.Protocol):
             self._gone = True
             return
         self._transport.set_write_buffer_limits(high=WRITE_HIGH, low=WRITE_LOW)
+        self._certificate = client_certificate(transport.get_extra_info("peercert"))
         self._host.connections.add(self)
         self._deadline_s = time.monotonic() + self._host.http.header_timeout
 
@@ -211,6 +215,7 @@ class ServerConnection(asyncio.Protocol):
             bool(self._parser.should_keep_alive()),
             self._parser.get_http_version() == "1.0",
             time.monotonic(),
+            () if self._certificate is None else self._certificate.valid_names(),
         )
         self._forget_body()
         if self._task is None:

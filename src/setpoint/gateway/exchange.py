@@ -8,6 +8,7 @@ import asyncio
 import logging
 import secrets
 import time
+from functools import cache
 from typing import TYPE_CHECKING
 
 from setpoint.client.address import describe_failure
@@ -18,16 +19,20 @@ from setpoint.gateway.catalogue import COUNT_TOKENS, counted_tokens, models
 from setpoint.gateway.config import DIALECTS
 from setpoint.gateway.downstream import ServerConnection
 from setpoint.gateway.gate import Lease, Ticket, prompt_key
+from setpoint.gateway.idempotency import Claim, Kept
 from setpoint.gateway.identity import Identity
 from setpoint.gateway.incoming import Request
 from setpoint.gateway.limits import LimitReached, Reservation
 from setpoint.gateway.prefix import chain
 from setpoint.gateway.refusal import Refusal, no_capacity
 from setpoint.gateway.relay import Relay
+from setpoint.gateway.replica import Replica
 from setpoint.gateway.silence import SILENCE, keep_silent
 from setpoint.gateway.snapshot import Route
+from setpoint.gateway.tokenization import token_ids
 from setpoint.protocol.requests import PATHS
 from setpoint.protocol.translate import TRANSLATED
+from setpoint.records.exchange import Outcome
 from setpoint.records.target import Dialect
 
 if TYPE_CHECKING:
@@ -46,7 +51,7 @@ class Exchange:
     """
 
     __slots__ = (
-        "_client", "_fields", "_lease", "_plane", "_request", "_reservation", "_snapshot", "account", "id",
+        "_claim", "_client", "_fields", "_lease", "_plane", "_request", "_reservation", "_snapshot", "account", "id",
     )  # fmt: skip
 
     def __init__(self, plane: "Plane", client: ServerConnection, request: Request) -> None:
@@ -58,6 +63,7 @@ class Exchange:
         self._fields = [("x-request-id", self.id)]
         self._lease: Lease | None = None
         self._reservation: Reservation | None = None
+        self._claim: Claim | None = None
         self.account = Account(self.id, request, self._snapshot.digest)
 
     @property
@@ -90,7 +96,9 @@ class Exchange:
     # the way there
 
     async def _serve(self) -> None:
-        identity = self.account.identity = await self._snapshot.auth.identify(self._request.fields)
+        identity = self.account.identity = await self._snapshot.auth.identify(
+            self._request.fields, self._request.certificate
+        )
         if "inference" not in identity.scopes:
             raise Refusal(403, "scope", "These credentials are not for inference.")
         path = self._request.path
@@ -101,9 +109,11 @@ class Exchange:
         if self._request.method != "POST":
             raise Refusal(405, "method", "This address takes POST.")
         ask = self.account.ask = read_ask(self._request.body, dialect)
-        self._request.body = b""  # the members hold it; one copy is enough
         routes = self._snapshot.resolve(ask.model, identity)
         self.account.route = routes[0]
+        if "idempotency-key" in self._request.fields and self._answered_before(identity):
+            return
+        self._request.body = b""  # the members hold it; one copy is enough
         await self._reserve(identity, ask, routes[0])
         for position, route in enumerate(routes):
             self.account.route = route
@@ -114,6 +124,18 @@ class Exchange:
                     raise
             else:
                 return
+
+    def _answered_before(self, identity: Identity) -> bool:
+        """Claims the request's idempotency key; True when the answer that it had was said again."""
+        request = self._request
+        asked = request.path.encode() + b"\0" + request.body
+        found = self._plane.idempotency.claim(identity.tenant, request.fields["idempotency-key"], asked)
+        if isinstance(found, Kept):
+            self.account.replayed = True
+            self._client.reply(200, found.body, [*self._fields, ("idempotent-replayed", "true")], found.kind)
+            return True
+        self._claim = found
+        return False
 
     async def _serve_otherwise(self, identity: Identity, path: str) -> None:
         """What needs no engine."""
@@ -157,8 +179,11 @@ class Exchange:
             identity.tenant, identity.weight, self.account.rank, self.account.estimate,
             prompt_key(self.account.hashes, int(self.id[:15], 16)), self.account.hashes, deadline_s=self._deadline_s(),
         )  # fmt: skip
+        if any(r.events is not None for r in route.gate.replicas):
+            await self._tokenize(identity, ask, engine, route, ticket)
         route.asked()
         failure: Refusal | None = None
+        held: tuple[Relay, str, int | None] | None = None
         for number in range(route.model.retries.attempts):
             if number and not route.may_retry():
                 break
@@ -166,17 +191,47 @@ class Exchange:
             try:
                 lease = self._lease = await route.gate.enter(ticket)
             except Refusal as refusal:
+                if held is not None:
+                    break
                 raise failure or refusal from None
             finally:
                 self.account.queue_s += time.monotonic() - before
             relay = await self._forward(identity, ask, engine, route, lease, salt)
-            if relay.refusal is None:
+            if relay.held:
+                held = held or (relay, self.account.replica, self.account.predicted)
+            elif relay.refusal is None:
                 return
-            failure = relay.refusal
+            else:
+                failure = relay.refusal
             if not relay.retryable:
                 break
             ticket.exclude.add(lease.replica.name)
+        if held is not None:
+            self.account.relay, self.account.replica, self.account.predicted = held
+            held[0].accept()
+            failure = held[0].refusal
+            if failure is None:
+                return
         raise failure or no_capacity(1.0)
+
+    async def _tokenize(self, identity: Identity, ask: Ask, engine: Dialect, route: Route, ticket: Ticket) -> None:
+        """Token ids of the prompt, for replicas whose events tell which of them their caches hold."""
+        following = [r for r in route.gate.replicas if r.events is not None and r.events.live and r.available()]
+        if not following:
+            return
+        replica = min(following, key=lambda r: r.in_flight)
+        assert replica.config.kv_events is not None
+        salt = self._plane.salt(identity.tenant) if route.model.cache_salt else None
+        body = self._body(identity, ask, engine, route, replica, salt)
+        found = await token_ids(replica, engine, body, replica.config.kv_events.tokenize_timeout)
+        if found is not None:
+            ticket.token_ids, ticket.salt, ticket.tokens = found, salt, len(found) // 4
+
+    @staticmethod
+    def _body(identity: Identity, ask: Ask, engine: Dialect, route: Route, replica: Replica, salt: str | None) -> bytes:
+        """The request as a replica gets it."""
+        default = route.model.default_output if engine is Dialect.MESSAGES is not ask.dialect else None
+        return ask.body(engine, model=replica.model, salt=salt, max_output=identity.max_output or default)
 
     def _deadline_s(self) -> float | None:
         text = self._request.fields.get("x-setpoint-timeout-ms")
@@ -195,18 +250,13 @@ class Exchange:
         self.account.attempts += 1
         relay = self.account.relay = Relay(
             self._client, ask, engine, route.model.timeouts,
-            pass_empty=self._snapshot.config.empty_answers == "pass", fields=self._fields,
-            started_s=self._request.received_s,
+            pass_empty=self._snapshot.config.empty_answers == "pass",
+            repair=_outcomes(route.model.retries.repair),
+            fields=self._fields, started_s=self._request.received_s,
         )  # fmt: skip
         relay.sent_s = relay.last_s = now
         try:
-            body = ask.body(
-                engine,
-                model=replica.model,
-                salt=salt if route.model.cache_salt else None,
-                max_output=identity.max_output
-                or (route.model.default_output if engine is Dialect.MESSAGES is not ask.dialect else None),
-            )
+            body = self._body(identity, ask, engine, route, replica, salt if route.model.cache_salt else None)
         except Refusal:
             lease.release()
             raise
@@ -274,6 +324,11 @@ class Exchange:
         if self._lease is not None:
             self._lease.release()
         account = self.account
+        if self._claim is not None:
+            relay = account.relay
+            if relay is not None and relay.answers:
+                self._claim.answered(self._snapshot.config.idempotency, relay.whole)
+            self._claim.release()
         if self._reservation is not None:
             self._plane.limits.settle(self._reservation, sum(account.used()))
         if account.ask is None and account.refusal is None and not account.cancelled:
@@ -282,6 +337,11 @@ class Exchange:
         if counted is not None and account.route is not None and account.ask is not None:
             account.route.learn(account.ask.prompt_bytes, counted)
         self._plane.journal.write(account.ended(self._plane.mark, client_gone=self._client.gone))
+
+
+@cache
+def _outcomes(names: tuple[str, ...]) -> frozenset[Outcome]:
+    return frozenset(Outcome(name) for name in names)
 
 
 def _over(reached: LimitReached) -> Refusal:

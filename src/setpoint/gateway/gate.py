@@ -34,6 +34,8 @@ class Ticket:
         key: Hash of the prompt's beginning.
         hashes: Its block chain.
         exclude: Replicas that failed it.
+        token_ids: Its token ids, four bytes each, where they are known.
+        salt: Cache salt that goes with it.
         deadline_s: Monotonic; None leaves it to the class.
     """
 
@@ -45,6 +47,8 @@ class Ticket:
     hashes: list[int]
     exclude: set[str] = field(default_factory=set)
     deadline_s: float | None = None
+    token_ids: bytes | None = None
+    salt: str | None = None
     until_s: float = 0.0
     future: "asyncio.Future[Lease] | None" = None
 
@@ -136,9 +140,10 @@ class Gate:
             if not able:
                 return None
             hashes = ticket.hashes
+            cached = [r.cached_tokens(hashes, ticket.token_ids, ticket.salt) for r in able]
             seen = [
-                Candidate(r.name, r.load, r.queued_tokens, r.cached_tokens(hashes), r.config.weight, r.stale)
-                for r in able
+                Candidate(r.name, r.load, r.queued_tokens, tokens, r.config.weight, r.stale)
+                for r, tokens in zip(able, cached, strict=True)
             ]
             chosen = self._policy.choose(seen, Prompt(ticket.tokens, ticket.key))
             replica, predicted = able[chosen], min(seen[chosen].cached_tokens, ticket.tokens)

@@ -68,17 +68,26 @@ class Authenticator:
         self._keys = keys
         self._tokens = tokens
         self._anonymous = None
+        self._certificates: dict[str, Identity | None] = {}
         self._known: dict[str, tuple[Key, Identity | None]] = {}
         if config.auth.anonymous is not None:
             self._anonymous = self._identity(config.auth.anonymous, None, None, None, None, frozenset({"inference"}))
 
-    async def identify(self, fields: Mapping[str, str]) -> Identity:
+    async def identify(self, fields: Mapping[str, str], certificate: tuple[str, ...] = ()) -> Identity:
         """The caller of a request with these header fields.
+
+        Args:
+            fields: Header fields, names in lower case.
+            certificate: Names in the client's verified certificate. Where one of them is a tenant's, a key or token
+                must be of the same tenant, and without any the certificate is who calls.
 
         Raises:
             Refusal: 401, always the same.
         """
         text = credential(fields)
+        shown = self._certified(certificate)
+        if text is None and shown is not None and "authorization" not in fields and "x-api-key" not in fields:
+            return shown
         if text is None:
             if self._anonymous is None or "authorization" in fields or "x-api-key" in fields:
                 raise unauthorized()
@@ -94,9 +103,25 @@ class Authenticator:
             found = self._identity(holder[0], None, holder[1], None, None, frozenset({"inference"}))
         else:
             raise unauthorized()
-        if found is None:
+        if found is None or (shown is not None and shown.tenant != found.tenant):
             raise unauthorized()
         return found
+
+    def _certified(self, names: tuple[str, ...]) -> Identity | None:
+        """Whose a certificate is.
+
+        Raises:
+            Refusal: 401, its names are of several tenants.
+        """
+        tenants = {self._config.auth.certificates[name] for name in names if name in self._config.auth.certificates}
+        if not tenants:
+            return None
+        if len(tenants) > 1:
+            raise unauthorized()
+        (tenant,) = tenants
+        if tenant not in self._certificates:
+            self._certificates[tenant] = self._identity(tenant, None, None, None, None, frozenset({"inference"}))
+        return self._certificates[tenant]
 
     def _identity(
         self,

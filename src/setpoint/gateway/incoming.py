@@ -25,6 +25,7 @@ class Request:
         keep_alive: Whether the client wants the connection to go on.
         http_1_0: An old client: no chunks.
         received_s: When its last byte arrived, monotonic.
+        certificate: Names in the client's certificate, where it showed one that is still valid.
     """
 
     method: str
@@ -34,6 +35,7 @@ class Request:
     keep_alive: bool
     http_1_0: bool
     received_s: float
+    certificate: tuple[str, ...] = ()
 
     @property
     def path(self) -> str:

@@ -45,6 +45,7 @@ class Metrics:
         self._cached = counter("prefix_cached_tokens", "Cached tokens that the engines reported.", "model")
         self._retries = counter("retries", "Attempts beyond the first.", "model")
         self._faults = counter("replica_faults", "Exchanges that an engine failed.", "model", "replica", "outcome")
+        self._tools = counter("tool_call_failures", "Answers whose tool calls are unusable.", "model", "replica")
         self._ttft = histogram("ttft_seconds", "Arrival to first visible delta.", _TTFT)
         self._e2e = histogram("e2e_seconds", "Arrival to end.", _E2E)
         self._queue = histogram("queue_seconds", "Waiting for a replica.", _TTFT)
@@ -67,6 +68,8 @@ class Metrics:
             self._cached(model).inc(line.cached_tokens or 0)
             if line.outcome not in ("complete", "length", "cancelled", "refused"):
                 self._faults(model, line.replica, line.outcome).inc()
+            if line.tool_calls and line.outcome == "malformed":
+                self._tools(model, line.replica).inc()
         if line.ttft_s is not None:
             self._ttft(model).observe(line.ttft_s)
         if line.itl is not None:

@@ -7,10 +7,12 @@ from pathlib import Path
 from setpoint.gateway.config import Gateway, Http
 from setpoint.gateway.downstream import ServerConnection
 from setpoint.gateway.exchange import Exchange
+from setpoint.gateway.idempotency import IdempotencyKeys
 from setpoint.gateway.identity import TokenVerifier, cache_salt, keyed_mark, secret_of
 from setpoint.gateway.incoming import Request
 from setpoint.gateway.journal import Ended, Journal
 from setpoint.gateway.keys import KeyStore
+from setpoint.gateway.kv_events import KvEvents
 from setpoint.gateway.limits import LimitStore
 from setpoint.gateway.shared import SharedTable
 from setpoint.gateway.snapshot import Snapshot, take_snapshot
@@ -37,6 +39,7 @@ class Plane:
         state = Path(config.state)
         self.secret = secret_of(state)
         self.limits = limits
+        self.idempotency = IdempotencyKeys(folder / "idempotency", table, self.secret)
         self.connections: set[ServerConnection] = set()
         self.exchanges: set[Exchange] = set()
         self.buffered = 0
@@ -49,6 +52,7 @@ class Plane:
         self.journal = Journal(folder / "journal", table.worker)
         self.snapshot = self._snapshot(config, tokens)
         self._sweeper: asyncio.Task[None] | None = None
+        self._followers: list[asyncio.Task[None]] = []
 
     @property
     def http(self) -> Http:
@@ -67,6 +71,18 @@ class Plane:
         """Puts a configuration in force; requests under way end by the old one."""
         old, self.snapshot = self.snapshot, self._snapshot(config, tokens)
         old.close()
+        self._follow()
+
+    def _follow(self) -> None:
+        """Follows the KV cache events of the replicas that tell theirs."""
+        for follower in self._followers:
+            follower.cancel()
+        self._followers.clear()
+        for route in self.snapshot.routes.values():
+            for replica in route.gate.replicas:
+                if replica.config.kv_events is not None:
+                    replica.events = KvEvents(replica.name, replica.config.kv_events)
+                    self._followers.append(asyncio.get_running_loop().create_task(replica.events.run()))
 
     def salt(self, tenant: str) -> str:
         """The cache salt of a tenant."""
@@ -119,6 +135,7 @@ class Plane:
     def begin(self) -> None:
         """Starts the clock that ends what is too slow."""
         self._sweeper = asyncio.get_running_loop().create_task(self._sweep())
+        self._follow()
 
     async def _sweep(self) -> None:
         while True:
@@ -154,9 +171,16 @@ class Plane:
         await asyncio.sleep(SWEEP_S)
         for connection in tuple(self.connections):
             connection.abort()
-        await asyncio.sleep(0)
+        for _ in range(100):  # what they hold and owe is settled before the journal ends
+            if not self.exchanges:
+                break
+            await asyncio.sleep(SWEEP_S / 10)
         if self._sweeper is not None:
             self._sweeper.cancel()
+        for follower in self._followers:
+            follower.cancel()
+        await asyncio.gather(*self._followers, return_exceptions=True)
         self.snapshot.close()
         await self.limits.close()
+        self.idempotency.close()
         self.journal.close()

@@ -5,6 +5,7 @@ import json
 from dataclasses import dataclass
 
 from setpoint.client.address import parse_base_url
+from setpoint.errors import TargetError
 from setpoint.gateway.wire_call import call, status_of
 
 WRONG = "sp-0000000000-not-a-key-of-anybody"
@@ -47,8 +48,14 @@ async def run_probe(url: str, model: str, key: str | None) -> list[Finding]:
         url: Of the gateway.
         model: One that it serves.
         key: A valid key: with it what a tenant must not do is tried too.
+
+    Raises:
+        TargetError: nothing answers there; silence is no refusal.
     """
     address = parse_base_url(url)
+    said, end, _ = await call(address, _request("/", method="GET"), timeout_s=TIMEOUT_S)
+    if not status_of(said):
+        raise TargetError(f"{url} does not answer ({end}).", fix="Start the gateway, or check its address.")
     chat = json.dumps({"model": model, "max_tokens": 1, "messages": [{"role": "user", "content": "hi"}]}).encode()
     path = f"{address.prefix}/v1/chat/completions"
     unsigned = _token({"alg": "none"}, {"sub": "admin", "iss": "x", "aud": "x", "exp": 4102444800})
@@ -80,7 +87,12 @@ async def run_probe(url: str, model: str, key: str | None) -> list[Finding]:
         found = f"{status or end}{', and the credential in the answer' if leaked else ''}"
         findings.append(Finding(attempt, "401", found, status == 401 and not leaked))
         bodies.add(said.partition(b"\r\n\r\n")[2])
-    one = Finding("all refusals read alike", "1 body", f"{len(bodies)} bodies", len(bodies) == 1)
+    one = Finding(
+        "all refusals read alike",
+        "1 body",
+        f"{len(bodies)} {'body' if len(bodies) == 1 else 'bodies'}",
+        len(bodies) == 1,
+    )
     findings.append(one)
     length, chunks = f"content-length: {len(chat)}", b"%x\r\n%b\r\n0\r\n\r\n" % (len(chat), chat)
     broken = {
@@ -108,6 +120,10 @@ async def _as_tenant(url: str, model: str, key: str) -> list[Finding]:
     path, bearer = f"{address.prefix}/v1/chat/completions", f"authorization: Bearer {key}"
     body = {"model": model, "max_tokens": 1, "messages": [{"role": "user", "content": "hi"}]}
     attempts = {
+        "the valid key alone, for this model": (
+            _request(f"{address.prefix}/v1/models/{model}", bearer, method="GET"),
+            200,
+        ),
         "a model that does not exist": (
             _request(path, bearer, body=json.dumps(body | {"model": "no/such"}).encode()),
             404,

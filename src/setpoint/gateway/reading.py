@@ -3,6 +3,7 @@
 import ipaddress
 import os
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 from setpoint.client.address import parse_base_url
@@ -85,6 +86,8 @@ def _replica(at: Field_, replica: Replica, seen: set[str]) -> Iterator[Found]:
     seen.add(label)
     if replica.api_key_env is not None and not os.environ.get(replica.api_key_env):
         yield (*at, "api_key_env"), f"{replica.api_key_env!r}, which is not set", "a set variable"
+    if replica.kv_events is not None and find_spec("zmq") is None:
+        yield (*at, "kv_events"), "it without pyzmq", "pyzmq to be installed: setpoint[gateway]"
     if replica.ca_file is not None and not Path(replica.ca_file).is_file():
         yield (*at, "ca_file"), repr(replica.ca_file), "a file that exists"
 
@@ -96,10 +99,16 @@ def _addresses(config: Gateway) -> Iterator[Found]:
         yield ("auth", "anonymous"), f"it while listening on {where}", "it only on 127.0.0.1, ::1 or localhost"
     if who is not None and who not in config.tenants and not config.auth.undeclared_tenants:
         yield ("auth", "anonymous"), repr(who), _one_of(config.tenants, "a tenant of this file")
+    tls = config.listen.tls
+    for name, tenant in config.auth.certificates.items():
+        at = ("auth", "certificates", name)
+        if tls is None or tls.client_ca is None:
+            yield at, "it without an authority for client certificates", "listen.tls.client_ca"
+        if tenant not in config.tenants and not config.auth.undeclared_tenants:
+            yield at, repr(tenant), _one_of(config.tenants, "a tenant of this file")
     if config.admin.open and not is_loopback(config.admin.host):
         where = repr(config.admin.host)
         yield ("admin", "open"), f"true while listening on {where}", "false where other machines reach the address"
-    tls = config.listen.tls
     files = {} if tls is None else {"certificate": tls.certificate, "key": tls.key, "client_ca": tls.client_ca}
     for field, file in files.items():
         if file is not None and not Path(file).is_file():

@@ -15,6 +15,7 @@ from setpoint.gateway.ask import Ask
 from setpoint.gateway.config import Timeouts
 from setpoint.gateway.downstream import ServerConnection
 from setpoint.gateway.events import MAX_TAIL_BYTES, EventCutter, before_terminal, without_usage
+from setpoint.gateway.fault import fault, retry_after_s
 from setpoint.gateway.refusal import Refusal, no_capacity
 from setpoint.protocol import translate
 from setpoint.protocol.answer import MAX_BODY_BYTES, MAX_ERROR_BYTES, AnswerReader
@@ -25,13 +26,6 @@ from setpoint.records.target import Dialect
 LINGER_S = 1.0
 JSON = "application/json"
 PASSED_STATUSES = (400, 413, 415, 422)  # what is wrong with the request is the client's to know
-_FAULTS = {
-    Outcome.TRUNCATED: (502, "truncated", "The answer was cut off before its end."),
-    Outcome.EMPTY: (502, "empty_answer", "The model ended its answer with nothing in it."),
-    Outcome.MALFORMED: (502, "malformed_answer", "The model's answer broke the protocol."),
-    Outcome.CANCELLED: (503, "draining", "The gateway is ending."),
-    Outcome.TIMEOUT: (504, "timeout", "The model did not answer in time."),
-}
 
 
 class Relay:
@@ -43,6 +37,7 @@ class Relay:
         engine: Dialect that the engine answers in.
         timeouts: Limits.
         pass_empty: Whether an empty answer counts as one.
+        repair: Outcomes that another attempt may mend while nothing was passed on.
         fields: Header fields for the answer.
         started_s: When the exchange began; the total limit counts from here.
 
@@ -51,15 +46,17 @@ class Relay:
         judgement: How; None while it goes on.
         refusal: What the client must be told when nothing was passed on yet; None when it has all it gets.
         retryable: Whether another replica may do better.
+        held: An answer is there, is not passed on yet, and another attempt may bring a better one; ``accept`` takes it.
+        whole: Content type and body of the document that was passed on; None for a stream.
         healthy: Whether the engine answered as an engine should.
         stale: The kept-alive connection had been closed; nothing was answered.
     """
 
     __slots__ = (
-        "_ask", "_body", "_body_bytes", "_client", "_connection", "_cutter", "_engine", "_fields",
-        "_pass_empty", "_pinged_s", "_reused", "_same", "_started_s", "_status", "_stream", "_timeouts", "_translator",
-        "_type", "_whole_usage", "done", "first_s", "healthy", "judgement", "last_s", "passed_on", "reader", "refusal",
-        "retry_after", "retryable", "sent_s", "stale",
+        "_ask", "_body", "_body_bytes", "_client", "_connection", "_cutter", "_end", "_engine", "_envelope",
+        "_fields", "_pass_empty", "_pinged_s", "_repair", "_reused", "_same", "_started_s", "_status", "_stream",
+        "_timeouts", "_translator", "_type", "_whole_usage", "done", "first_s", "healthy", "held", "judgement",
+        "last_s", "passed_on", "reader", "refusal", "retry_after", "retryable", "sent_s", "stale", "whole",
     )  # fmt: skip
 
     def __init__(
@@ -70,6 +67,7 @@ class Relay:
         timeouts: Timeouts,
         *,
         pass_empty: bool,
+        repair: frozenset[Outcome] = frozenset(),
         fields: list[tuple[str, str]],
         started_s: float,
     ) -> None:
@@ -77,6 +75,8 @@ class Relay:
         self._ask = ask
         self._timeouts = timeouts
         self._pass_empty = pass_empty
+        self._repair = repair
+        self._end = b""  # of a stream that is held
         self._fields = fields
         self._started_s = started_s
         self._connection: Connection | None = None
@@ -97,6 +97,8 @@ class Relay:
         self.judgement: Judgement | None = None
         self.refusal: Refusal | None = None
         self.retryable = False
+        self.held = False
+        self.whole: tuple[str, bytes] | None = None
         self.healthy = False
         self.stale = False
         self.passed_on = False
@@ -108,6 +110,11 @@ class Relay:
     def status(self) -> int:
         """HTTP status of the engine; 0 before."""
         return self._status
+
+    @property
+    def answers(self) -> bool:
+        """Whether the client got a whole answer, as far as this side can know."""
+        return self.passed_on and self.judgement is not None and self._acceptable(self.judgement)
 
     def begin(self, connection: Connection, *, reused: bool, now_s: float) -> None:
         """This connection carries the attempt."""
@@ -125,7 +132,7 @@ class Relay:
     def on_head(self, status: int, fields: dict[str, str], now_s: float) -> None:
         """The engine begins to answer."""
         self._status, self._type, self.last_s = status, fields.get("content-type", "application/json"), now_s
-        self.retry_after = _seconds(fields.get("retry-after"))
+        self.retry_after = retry_after_s(fields.get("retry-after"))
         self.reader.response(status, fields.get("content-type", ""))
 
     def on_body(self, data: bytes, now_s: float) -> None:
@@ -243,36 +250,63 @@ class Relay:
         self.last_s = now_s
         if self._acceptable(judgement):
             self.healthy = True
-            last = self._said(end, last=True)
-            if not self._broken():
-                self._open()
-                self._client.end(last)
-                self.passed_on = True
+            if self._mendable(judgement):
+                self._end = end
+                return
+            if self._finish(end):
                 return
             judgement = self.judgement
-        refusal = _fault(judgement)
+        refusal = fault(judgement)
         if self.passed_on:
             self._client.end(refusal.event(self._ask.dialect))
         else:
             self.refusal = refusal
-            self.retryable = judgement.outcome in (Outcome.ERROR, Outcome.TRUNCATED, Outcome.MALFORMED)
+            mendable = judgement.outcome in self._repair
+            self.retryable = mendable or judgement.outcome in (Outcome.ERROR, Outcome.TRUNCATED, Outcome.MALFORMED)
         self.healthy = judgement.outcome is Outcome.EMPTY
+
+    def _finish(self, end: bytes) -> bool:
+        """Passes the end of a stream on; False when the client's dialect has no words for it."""
+        last = self._said(end, last=True)
+        if self._broken():
+            return False
+        self._open()
+        self._client.end(last)
+        self.passed_on = True
+        return True
+
+    def _mendable(self, judgement: Judgement) -> bool:
+        """Whether this answer is held back for another attempt: nothing of it, and no head, has reached the client."""
+        if judgement.outcome not in self._repair or self.passed_on or self._client.committed:
+            return False
+        self.held = self.retryable = True
+        return True
+
+    def accept(self) -> None:
+        """The answer that is held is passed on: no better one came."""
+        self.held = False
+        assert self.judgement is not None
+        if not (self._finish(self._end) if self._stream and self._ask.stream else self._reply(b"".join(self._body))):
+            self.refusal = fault(self.judgement)
 
     def _whole(self, judgement: Judgement) -> None:
         """An answer in one document."""
         self.judgement = judgement
         fits = self._ask.stream == self._stream  # a stream nobody asked for, or none where one was: no client reads it
         if self._acceptable(judgement) and fits:
+            if self._mendable(judgement):
+                self.healthy = True
+                return
             if self._reply(b"".join(self._body)):
                 return
             fits, judgement = False, self.judgement
         if fits:
-            self.refusal = _fault(judgement)
-            self.retryable = judgement.outcome is not Outcome.EMPTY
+            self.refusal = fault(judgement)
+            self.retryable = judgement.outcome is not Outcome.EMPTY or Outcome.EMPTY in self._repair
             self.healthy = judgement.outcome is Outcome.EMPTY
         else:
             self.judgement = Judgement(Outcome.MALFORMED, "not the kind of answer asked for", self.reader.seen)
-            self.refusal = _fault(self.judgement)
+            self.refusal = fault(self.judgement)
             self.retryable = True
 
     def _reply(self, body: bytes) -> bool:
@@ -284,6 +318,7 @@ class Relay:
             except TranslationError:
                 return False
         self.healthy = self.passed_on = True
+        self.whole = kind, body
         self._client.reply(200, body, self._fields, kind)
         return True
 
@@ -364,15 +399,3 @@ class Relay:
     def first_token_s(self) -> float | None:
         """Arrival of the first delta."""
         return self.reader.seen.chunk_s[0] if self.reader.seen.chunk_s else None
-
-
-def _fault(judgement: Judgement) -> Refusal:
-    status, code, message = _FAULTS.get(judgement.outcome, (502, "upstream_error", "The model server failed."))
-    return Refusal(status, code, message)
-
-
-def _seconds(value: str | None) -> float | None:
-    try:
-        return None if value is None else max(0.0, float(value))
-    except ValueError:
-        return None

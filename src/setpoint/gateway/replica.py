@@ -7,9 +7,12 @@ from hashlib import blake2b
 from pathlib import Path
 
 from setpoint.client.address import parse_base_url, tls_context
+from setpoint.client.limits import PoolLimits
+from setpoint.client.pool import Pool
+from setpoint.clock import MonotonicClock
 from setpoint.gateway.config import Health
 from setpoint.gateway.config import Replica as ReplicaConfig
-from setpoint.gateway.pool import Pool
+from setpoint.gateway.kv_events import KvEvents
 from setpoint.gateway.prefix import BLOCK_TOKENS, PrefixIndex
 from setpoint.gateway.shared import SharedTable
 from setpoint.records.target import Dialect, Target
@@ -22,6 +25,7 @@ IN_FLIGHT, QUEUED_TOKENS = range(2)
 UNKNOWN, UP, LOADING, DOWN = range(4)
 STATE_NAMES = ("unknown", "up", "loading", "down")
 
+KEPT = PoolLimits(max_idle=512, idle_s=60.0)  # a request on one that the engine closed meanwhile is sent anew
 _PASSED_ON = ("anthropic-version", "anthropic-beta", "idempotency-key")
 _TRACE = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}\Z")
 
@@ -56,7 +60,8 @@ class Replica:
         self.index = PrefixIndex(folder / f"prefix-{mark}", config.kv_tokens)
         self.api_key = os.environ.get(config.api_key_env) if config.api_key_env else None
         target = Target(config.url, Dialect.CHAT, self.model, ca_file=config.ca_file)
-        self.pool = Pool(self.address, tls_context(target) if self.address.tls else None)
+        self.events: KvEvents | None = None
+        self.pool = Pool(self.address, tls_context(target) if self.address.tls else None, KEPT, MonotonicClock())
         credentials = (
             "" if self.api_key is None else f"authorization: Bearer {self.api_key}\r\nx-api-key: {self.api_key}\r\n"
         )
@@ -109,8 +114,20 @@ class Replica:
         """One request less."""
         self.row.hold(IN_FLIGHT, -1)
 
-    def cached_tokens(self, hashes: list[int]) -> int:
-        """Tokens of a prompt that its cache is believed to hold."""
+    def cached_tokens(self, hashes: list[int], tokens: bytes | None = None, salt: str | None = None) -> int:
+        """Tokens of a prompt that its cache holds, as far as its events tell; else those that it is believed to hold.
+
+        Args:
+            hashes: The prompt's block chain.
+            tokens: Its token ids, where they are known.
+            salt: Cache salt that goes with it.
+        """
+        known = self.events.cached_tokens(tokens, salt) if tokens is not None and self.events is not None else None
+        if known is not None and self.events is not None and self.events.index.complete:
+            return known
+        return max(known or 0, self._believed_tokens(hashes))
+
+    def _believed_tokens(self, hashes: list[int]) -> int:
         reported = self.row[KV_TOKENS]
         if reported != self._kv_tokens:
             self._kv_tokens = reported

@@ -99,7 +99,7 @@ class Snapshot:
         """Closes idle connections; those in use end with their requests."""
         for route in self.routes.values():
             for replica in route.gate.replicas:
-                replica.pool.close()
+                replica.pool.end()
 
 
 def may_use(identity: Identity, model: str) -> bool:

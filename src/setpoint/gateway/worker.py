@@ -10,13 +10,13 @@ import logging
 import os
 import signal
 import socket
-import ssl
 import sys
 from pathlib import Path
 
 from setpoint.client.limits import raise_open_files
 from setpoint.errors import SetpointError
-from setpoint.gateway.config import Gateway, Tls
+from setpoint.gateway.certificates import Certificates
+from setpoint.gateway.config import Gateway
 from setpoint.gateway.downstream import ServerConnection
 from setpoint.gateway.identity import TokenVerifier
 from setpoint.gateway.limits import LimitStore, SharedLimits
@@ -46,43 +46,6 @@ def listening(host: str, port: int) -> socket.socket:
         sock.close()
         raise SetpointError(f"{host}:{port} cannot be used: {(error.strerror or 'no').lower()}.") from None
     return sock
-
-
-class Certificates:
-    """A server's TLS context whose certificate can be renewed while it serves.
-
-    Args:
-        tls: Files.
-
-    Raises:
-        SetpointError: they cannot be used.
-    """
-
-    def __init__(self, tls: Tls) -> None:
-        self._tls = tls
-        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
-        self.context.set_alpn_protocols(["http/1.1"])
-        if tls.client_ca is not None:
-            self.context.load_verify_locations(tls.client_ca)
-            self.context.verify_mode = ssl.CERT_REQUIRED
-        self._seen = (0, 0)
-        self.renew()
-
-    def renew(self) -> None:
-        """Takes the files as they are now, if they have changed; connections keep what they began with.
-
-        Raises:
-            SetpointError: they cannot be used; the old certificate stays.
-        """
-        try:
-            files = (Path(self._tls.certificate), Path(self._tls.key))
-            seen = (files[0].stat().st_mtime_ns, files[1].stat().st_mtime_ns)
-            if seen != self._seen:
-                self.context.load_cert_chain(self._tls.certificate, self._tls.key)
-                self._seen = seen
-        except OSError as error:
-            raise SetpointError(f"The certificate cannot be used: {error.strerror or type(error).__name__}.") from None
 
 
 def verifier(config: Gateway) -> TokenVerifier | None:
