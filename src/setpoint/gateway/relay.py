@@ -53,7 +53,7 @@ class Relay:
     """
 
     __slots__ = (
-        "_ask", "_body", "_body_bytes", "_client", "_connection", "_cutter", "_end", "_engine", "_envelope",
+        "_ask", "_body", "_body_bytes", "_client", "_connection", "_cutter", "_end", "_engine",
         "_fields", "_pass_empty", "_pinged_s", "_repair", "_reused", "_same", "_started_s", "_status", "_stream",
         "_timeouts", "_translator", "_type", "_whole_usage", "done", "first_s", "healthy", "held", "judgement",
         "last_s", "passed_on", "reader", "refusal", "retry_after", "retryable", "sent_s", "stale", "whole",
