@@ -150,6 +150,9 @@ class Replica(_Part):
         api_key_env: Environment variable that holds the engine's key.
         ca_file: PEM file of an authority to trust.
         metrics_url: Prometheus text of the engine; with it the policy knows load from elsewhere.
+        engine: What the engine is, as metrics and spans say it.
+        engine_version: Its version, likewise.
+        engine_config: Hash of its model, flags and environment, likewise.
     """
 
     url: str
@@ -161,6 +164,9 @@ class Replica(_Part):
     api_key_env: str | None = None
     ca_file: str | None = None
     metrics_url: str | None = None
+    engine: str | None = None
+    engine_version: str | None = None
+    engine_config: str | None = None
 
 
 class Timeouts(_Part):
@@ -239,14 +245,12 @@ class Routing(_Part):
     bound: Number = Field(default=1.25, ge=1, le=10)
 
 
-class Model(_Part):
-    """A model that clients can name.
+class Service(_Part):
+    """How a model is served, wherever its engines are.
 
     Attributes:
-        replicas: Engines that serve it.
         aliases: Other names of it.
         fallbacks: Models tried in order when this one has no replica that answers.
-        split: Weights of other models among which requests are shared out; a model with a split has no replicas.
         dialects: Dialects that its engines speak.
         cache_salt: Whether its engines are told the tenant's cache salt.
         default_output: Tokens reserved for an answer whose request names no limit.
@@ -257,10 +261,8 @@ class Model(_Part):
         health: Watch over the replicas.
     """
 
-    replicas: tuple[Replica, ...] = ()
     aliases: tuple[Name, ...] = ()
     fallbacks: tuple[Name, ...] = ()
-    split: dict[Name, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
     dialects: tuple[Dialects, ...] = ("chat", "completions", "embeddings")
     cache_salt: Flag = True
     default_output: Tokens = Field(default=1024, ge=1)
@@ -269,6 +271,18 @@ class Model(_Part):
     queue: Queue = Queue()
     routing: Routing = Routing()
     health: Health = Health()
+
+
+class Model(Service):
+    """A model that clients can name.
+
+    Attributes:
+        replicas: Engines that serve it.
+        split: Weights of other models among which requests are shared out; a model with a split has no replicas.
+    """
+
+    replicas: tuple[Replica, ...] = ()
+    split: dict[Name, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
@@ -327,11 +341,10 @@ class Redis(_Part):
     timeout: Duration = 1.0
 
 
-class Gateway(_Part):
-    """The whole file.
+class Front(_Part):
+    """Everything of a gateway but its models.
 
     Attributes:
-        models: By the name that clients use.
         tenants: By name.
         workers: Processes; one a core unless given.
         state: Folder of keys, usage and journals.
@@ -343,8 +356,6 @@ class Gateway(_Part):
     """
 
     api_version: Literal["setpoint/v1"] = Field(alias="apiVersion")
-    kind: Literal["Gateway"]
-    models: dict[Name, Model] = Field(min_length=1)
     tenants: dict[Name, Tenant] = Field(default_factory=dict)
     auth: Auth = Auth()
     listen: Listen = Listen()
@@ -358,3 +369,14 @@ class Gateway(_Part):
     access_log: str | None = None
     telemetry: Flag = False
     usage_url_env: str | None = None
+
+
+class Gateway(Front):
+    """The whole file.
+
+    Attributes:
+        models: By the name that clients use.
+    """
+
+    kind: Literal["Gateway"]
+    models: dict[Name, Model] = Field(min_length=1)

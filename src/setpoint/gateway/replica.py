@@ -19,8 +19,9 @@ STATE, EJECTED_UNTIL_US, FAILURES, LAST_OK_US, EJECTIONS, OUTSIDE_LOAD, OUTSIDE_
 # worker cells
 IN_FLIGHT, QUEUED_TOKENS = range(2)
 # states; a replica that was never asked may answer
-UNKNOWN, UP, LOADING, DOWN = range(4)
-STATE_NAMES = ("unknown", "up", "loading", "down")
+UNKNOWN, UP, LOADING, DOWN, STOPPED = range(5)
+STATE_NAMES = ("unknown", "up", "loading", "down", "stopped")
+HELD_FOR = (LOADING, STOPPED)  # requests wait for a replica that loads, or that their coming starts
 
 _PASSED_ON = ("anthropic-version", "anthropic-beta", "idempotency-key")
 _TRACE = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}\Z")
@@ -118,7 +119,7 @@ class Replica:
 
     def available(self) -> bool:
         """Whether a request may be sent: not down, not ejected, and after an ejection one at a time until one works."""
-        if self.row[STATE] in (LOADING, DOWN) or self.row[EJECTED_UNTIL_US] > now_us():
+        if self.row[STATE] in (LOADING, DOWN, STOPPED) or self.row[EJECTED_UNTIL_US] > now_us():
             return False
         return not self.row[EJECTIONS] or self.in_flight == 0
 
@@ -141,13 +142,18 @@ class Replica:
         self._lost_cache()
         self.row[STATE] = LOADING
 
+    def stopped(self) -> None:
+        """Its engine was ended until somebody asks for the model."""
+        self._lost_cache()
+        self.row[STATE] = STOPPED
+
     def down(self) -> None:
-        """It does not answer the canary."""
+        """It does not answer the canary, or its engine has died."""
         self._lost_cache()
         self.row[STATE] = DOWN
 
     def _lost_cache(self) -> None:
-        if self.row[STATE] not in (LOADING, DOWN):
+        if self.row[STATE] not in (LOADING, DOWN, STOPPED):
             self.index.clear()
 
     # requests

@@ -13,7 +13,8 @@ body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 62rem
 h1 { font-size: 1.4rem; margin: 0; } h2 { font-size: 1.05rem; margin: 2rem 0 .4rem; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; padding: .25rem .8rem .25rem 0; border-bottom: 1px solid #8884; }
-td.n, th.n { text-align: right; } .up { color: #1a7f37; } .down { color: #cf222e; } .loading { color: #9a6700; }
+td.n, th.n { text-align: right; } .up { color: #1a7f37; } .down { color: #cf222e; }
+.loading, .stopped { color: #9a6700; }
 p { margin: .2rem 0; color: #777; }
 </style></head><body>
 <h1>Setpoint gateway</h1>
