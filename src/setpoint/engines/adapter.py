@@ -88,6 +88,7 @@ class Engine:
         slots: Requests that it serves at once under these flags; None when they do not say.
         kv_tokens: Tokens that its KV cache holds under these flags; None when only the running engine knows.
         threads: Flag that sets its compute threads; None when it has none.
+        cores: Variable that binds its compute threads to cores; None when it has none.
         accelerators: GPUs that one replica takes under these flags, where it computes on GPUs.
     """
 
@@ -102,6 +103,7 @@ class Engine:
     slots: Callable[[Flags], int | None] = lambda _: None
     kv_tokens: Callable[[Flags], int | None] = lambda _: None
     threads: str | None = None
+    cores: str | None = None
     accelerators: Callable[[Flags], int] = lambda _: 0
 
 

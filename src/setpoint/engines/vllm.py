@@ -71,5 +71,6 @@ VLLM = Engine(
     start_limit_s=600.0,
     facts=facts,
     slots=lambda flags: whole(flags, "max-num-seqs"),
+    cores="VLLM_CPU_OMP_THREADS_BIND",
     accelerators=accelerators,
 )

@@ -41,6 +41,11 @@ class Demand:
         if not self._row[LOADING_SINCE_US]:
             self._row[LOADING_SINCE_US] = now_us()
 
+    def stopped(self, load_s: float) -> None:
+        """No engine of it runs until somebody asks; then it takes so long, or nobody knows (0)."""
+        self._row[LOADING_SINCE_US] = 0
+        self.expect(load_s)
+
     def loaded(self) -> None:
         """An engine of it answers. How long that took is what the next load is expected to take."""
         if self._row[LOADING_SINCE_US]:

@@ -53,6 +53,9 @@ class Supervisor:
         managed: Models whose engines the caller starts and ends; their replicas begin as loading.
         refresh: Called before the configuration is read again; may write it anew.
 
+    Attributes:
+        listening: Whether every worker process takes connections.
+
     Raises:
         SetpointError: the configuration, its state or its address cannot be used.
     """
@@ -70,6 +73,7 @@ class Supervisor:
         self._managed = managed
         self._refresh = refresh
         self._stop = asyncio.Event()
+        self.listening = False
         config = load_config(path)
         self._state = Path(config.state).absolute()
         self._lock = _only_one(self._state)
@@ -157,6 +161,7 @@ class Supervisor:
         self._watch()
         keepers = [loop.create_task(self._keep(i)) for i in range(self._workers)]
         clerk = loop.create_task(self._account(host))
+        self.listening = True
         where = admin_sock.getsockname()
         self._say(f"listening on {self.address}, administration on http://{where[0]}:{where[1]}")
         await self._stop.wait()
