@@ -99,6 +99,22 @@ def check(file: File, *, json: Json = False) -> None:
         _say(one)
 
 
+@group.command("from-plan")
+def from_plan(
+    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="A plan as JSON.")],
+    *,
+    model: Annotated[str, typer.Option(help="Where the model is: path or hf://org/name.")],
+    choice: Annotated[int, typer.Option(help="Which placement, from 1, the best.")] = 1,
+) -> None:
+    """Print the deployment of a planned placement."""
+    from setpoint.fleet.from_plan import deployment_from_plan
+
+    text, notes = deployment_from_plan(plan, model=model, choice=choice)
+    for note in notes:
+        _say(note)
+    typer.echo(text, nl=False)
+
+
 def _show_commands(deployment: "Deployment", *, json: bool) -> None:
     from setpoint.fleet.launches import launches_of
 
