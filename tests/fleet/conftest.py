@@ -71,9 +71,7 @@ class Serving(Client):
 
     def engines(self) -> list[psutil.Process]:
         """Processes of its engines."""
-        below = psutil.Process(self.process.pid).children(recursive=True)
-        words = ("setpoint.testing.fake_engine", "setpoint.engines.llamacpp_server")
-        return [one for one in below if one.is_running() and any(w in one.cmdline() for w in words) and not _guard(one)]
+        return [one for one in psutil.Process(self.process.pid).children(recursive=True) if _engine(one)]
 
     def family(self) -> list[psutil.Process]:
         """All processes below it, and itself."""
@@ -81,8 +79,14 @@ class Serving(Client):
         return [me, *me.children(recursive=True)]
 
 
-def _guard(process: psutil.Process) -> bool:
-    return "setpoint.engines.guard" in process.cmdline()
+def _engine(process: psutil.Process) -> bool:
+    """Whether it is an engine; its guard, which has the same words, is none."""
+    try:
+        words = set(process.cmdline())
+    except psutil.NoSuchProcess:
+        return False
+    engines = {"setpoint.testing.fake_engine", "setpoint.engines.llamacpp_server"}
+    return bool(words & engines) and "setpoint.engines.guard" not in words
 
 
 def all_gone(family: list[psutil.Process]) -> None:

@@ -154,7 +154,10 @@ def test_a_loading_model_is_waited_for_and_then_is_a_503_with_a_time(tmp_path: P
         assert (refusal.status, refusal.code) == (503, "loading")
         waiting = asyncio.create_task(way.enter(ticket()))
         await asyncio.sleep(0.02)
-        replica.succeeded()
+        replica.succeeded()  # of a request that was under way before
+        await asyncio.sleep(0.02)
+        assert not waiting.done()
+        replica.ready()
         (await asyncio.wait_for(waiting, 5)).release()
 
     asyncio.run(go())
@@ -173,7 +176,7 @@ def test_a_stopped_model_is_asked_for_and_held(tmp_path: Path) -> None:
         way.replicas[1].loading()
         await asyncio.sleep(0.02)
         assert not waiting.done()
-        way.replicas[1].succeeded()
+        way.replicas[1].ready()
         (await asyncio.wait_for(waiting, 5)).release()
 
     asyncio.run(go())

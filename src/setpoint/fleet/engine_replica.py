@@ -114,7 +114,7 @@ class EngineReplica:
         await loop.run_in_executor(self.pool, lambda: running.wait_ready(self._moment, limit_s=limit_s))
         self.ready_s = running.started_s["first_token"]
         self.times.observe(self.launch.digest, self.ready_s)
-        self._state().succeeded()
+        self._state().ready()
         self.gateway.demand(self.launch.model).loaded()
         self.ready = True
         self.say(f"{self.label} answers after {format_duration(self.ready_s)} (pid {running.pid})")

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from setpoint.errors import EngineError
+from setpoint.errors import EngineError, UsageError
 from setpoint.fleet.deployment import Deployment, ServedModel
 from setpoint.fleet.engine_replica import POLL_S, EngineReplica, until
 from setpoint.fleet.front import write_front
@@ -203,7 +203,7 @@ class Fleet:
         new = self._reread()
         before = self._deployment
         if _engines(new) != _engines(before):
-            raise EngineError("Models, engines, flags and replicas change with a restart of setpoint serve only.")
+            raise UsageError("Models, engines, flags and replicas change with a restart of setpoint serve only.")
         write_front(new, self._launches, self._remotes)
         self._deployment = new
 

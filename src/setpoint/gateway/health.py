@@ -87,7 +87,7 @@ class Watch:
         if self._silent(replica):
             return  # its engine was ended or started again meanwhile
         if exchange.outcome in (Outcome.COMPLETE, Outcome.LENGTH, Outcome.EMPTY, Outcome.REASONING_EXHAUSTED):
-            replica.succeeded()
+            replica.ready()
             if replica.name not in self._managed:
                 self._demand.loaded()
         elif exchange.outcome is Outcome.REJECTED:

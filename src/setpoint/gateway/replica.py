@@ -123,11 +123,17 @@ class Replica:
             return False
         return not self.row[EJECTIONS] or self.in_flight == 0
 
+    def ready(self) -> None:
+        """It answers: whoever watches it, or started it, has seen so."""
+        self.row[STATE] = UP
+        self.succeeded()
+
     def succeeded(self) -> None:
-        """It answered."""
+        """It answered a request; one that was under way when its engine was stopped does not bring it back."""
         self.row[LAST_OK_US] = now_us()
         self.row[FAILURES] = self.row[EJECTIONS] = self.row[EJECTED_UNTIL_US] = 0
-        self.row[STATE] = UP
+        if self.row[STATE] not in HELD_FOR:
+            self.row[STATE] = UP
 
     def failed(self) -> None:
         """It did not answer as an engine should; enough of that in a row, and it gets no requests for a while."""
