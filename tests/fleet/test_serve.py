@@ -14,6 +14,7 @@ import psutil
 from tests.fleet.conftest import Serving, all_gone, deployment_of, serving
 from tests.gateway.conftest import Answer, until
 
+from setpoint import __version__
 from setpoint.testing.fake_engine import fake_engine
 
 
@@ -53,7 +54,8 @@ def test_replicas_behind_one_address_held_while_they_load(tmp_path: Path) -> Non
         assert [one["max_in_flight"] for one in status] == [3, 3]
         text = serve.admin.call("GET", "/metrics").body.decode()
         config = told["replicas"][0]["config"]
-        assert f'replica="r1",engine="fake",engine_version="0.1.0",engine_config="{config}"' in text.replace(", ", ",")
+        about = f'engine="fake",engine_config="{config}",engine_version="{__version__}"'
+        assert f'setpoint_gateway_replica_info{{{about},model="fake",replica="r1"}} 1.0' in text
         assert serve.chat(model="nothing").status == 404
         file = (tmp_path / "state" / "gateway.yaml").read_text()
         assert "kv_tokens: 4096" in file

@@ -1,5 +1,6 @@
 """``setpoint serve``."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -46,6 +47,7 @@ def run(
     """Start every engine, wait until each has answered, and serve until Ctrl-C or SIGTERM."""
     from setpoint.fleet.reading import load_deployment
     from setpoint.fleet.serve import run_fleet
+    from setpoint.units import format_duration
 
     def read() -> "Deployment":
         loaded = load_deployment(file)
@@ -61,16 +63,16 @@ def run(
     def serving(address: "Address") -> None:
         if json:
             emit_json({"address": address.url, "deployment": address.deployment, "replicas": address.replicas})
-            return
-        stdout().print(f"serving on {address.url}", markup=False, soft_wrap=True)
-        stdout().print(_key_hint(deployment, file), markup=False, soft_wrap=True)
-        rows = (
-            (r.model, r.replica, r.engine, r.state, "" if r.ready_s is None else f"{r.ready_s:.1f} s", r.share, r.url,
-             r.config)
-            for r in address.replicas
-        )  # fmt: skip
-        columns = ("model", "replica", "engine", "state", "ready after", "uses", "address", "config")
-        stdout().print(table(columns, rows))
+        else:
+            stdout().print(f"serving on {address.url}", markup=False, soft_wrap=True)
+            stdout().print(_key_hint(deployment, file), markup=False, soft_wrap=True)
+            rows = (
+                (r.model, r.replica, r.engine, r.state, "" if r.ready_s is None else format_duration(r.ready_s),
+                 r.share, r.url.partition("://")[2])
+                for r in address.replicas
+            )  # fmt: skip
+            stdout().print(table(("model", "replica", "engine", "state", "ready in", "uses", "address"), rows))
+        sys.stdout.flush()
 
     run_fleet(deployment, reread=read, say=_say, serving=serving)
 

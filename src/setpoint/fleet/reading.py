@@ -91,7 +91,7 @@ def front_of(deployment: Deployment) -> Gateway:
     """The gateway of a deployment before its engines have addresses; for what does not depend on them."""
     models = {}
     for name, served in deployment.models.items():
-        own = served.model_dump(include=set(served.model_fields_set) & _SERVICE, mode="json")
+        own = served.model_dump(include=set(served.model_fields_set) & _SERVICE, exclude_unset=True, mode="json")
         models[name] = own | {"replicas": [{"url": "http://127.0.0.1:1"}]}
     front = deployment.model_dump(exclude={"models", "kind"}, exclude_unset=True, by_alias=True, mode="json")
     return Gateway.model_validate(front | {"kind": "Gateway", "models": models})
