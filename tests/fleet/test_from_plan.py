@@ -63,7 +63,8 @@ def test_what_cannot_be_deployed_is_told(tmp_path: Path, plan: Any, words: str) 
         deployment_from_plan(written(tmp_path, plan), model="x")
 
 
-def test_a_plan_as_it_is_printed_is_deployed(tmp_path: Path) -> None:
+def test_a_plan_as_it_is_printed_is_deployed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     config = Path(__file__).parents[1] / "recorded/model_configs/Qwen--Qwen3-8B.json"
     (tmp_path / "Qwen3-8B").mkdir()
     (tmp_path / "Qwen3-8B" / "config.json").write_bytes(config.read_bytes())
