@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from setpoint.gateway.config import Model
+from setpoint.gateway.demand import LOADING_SINCE_US, Demand
 from setpoint.gateway.gate import Gate, Lease, Ticket
 from setpoint.gateway.refusal import Refusal
 from setpoint.gateway.replica import EJECTED_UNTIL_US, LOADING, STATE, Replica, now_us
@@ -23,7 +24,7 @@ def gate(tmp_path: Path, *, places: int = 1, replicas: int = 1, **queue: Any) ->
         }
     )
     made = [Replica("m", one, model.health, table, tmp_path) for one in model.replicas]
-    return Gate(model, made, lambda *_: None)
+    return Gate(model, made, lambda *_: None, Demand("m", table))
 
 
 def ticket(
@@ -153,8 +154,81 @@ def test_a_loading_model_is_waited_for_and_then_is_a_503_with_a_time(tmp_path: P
         assert (refusal.status, refusal.code) == (503, "loading")
         waiting = asyncio.create_task(way.enter(ticket()))
         await asyncio.sleep(0.02)
-        replica.succeeded()
+        replica.succeeded()  # of a request that was under way before
+        await asyncio.sleep(0.02)
+        assert not waiting.done()
+        replica.ready()
         (await asyncio.wait_for(waiting, 5)).release()
+
+    asyncio.run(go())
+
+
+def test_a_stopped_model_is_asked_for_and_held(tmp_path: Path) -> None:
+    async def go() -> None:
+        way = gate(tmp_path, replicas=2)
+        for replica in way.replicas:
+            replica.stopped()
+        assert way.demand.asked_us == 0
+        waiting = asyncio.create_task(way.enter(ticket()))
+        await asyncio.sleep(0.02)
+        assert way.demand.asked_us > 0  # whoever starts engines sees it
+        way.replicas[0].down()
+        way.replicas[1].loading()
+        await asyncio.sleep(0.02)
+        assert not waiting.done()
+        way.replicas[1].ready()
+        (await asyncio.wait_for(waiting, 5)).release()
+
+    asyncio.run(go())
+
+
+def test_the_time_after_which_to_try_again_is_what_is_left_of_the_load(tmp_path: Path) -> None:
+    async def go() -> None:
+        way = gate(tmp_path, loading_wait=0.05)
+        way.replicas[0].loading()
+        way.demand.expect(40)
+        way.demand.loading()
+        refusal = await refusal_of(way, ticket())
+        assert refusal.retry_after_s == pytest.approx(40, abs=1)
+        way.demand._row[LOADING_SINCE_US] = now_us() - 30_000_000
+        assert (await refusal_of(way, ticket())).retry_after_s == pytest.approx(10, abs=1)
+        way.demand._row[LOADING_SINCE_US] = now_us() - 65_000_000  # late by 25 s: as long again
+        assert (await refusal_of(way, ticket())).retry_after_s == pytest.approx(25, abs=1)
+        way.demand.expect(0)  # unknown: as long again as it has taken
+        assert (await refusal_of(way, ticket())).retry_after_s == pytest.approx(65, abs=1)
+        way.demand.loaded()
+        way.replicas[0].stopped()
+        assert (await refusal_of(way, ticket())).retry_after_s == pytest.approx(65, abs=1)  # as the last load took
+
+    asyncio.run(go())
+
+
+def test_who_cannot_wait_for_a_load_is_told_at_once(tmp_path: Path) -> None:
+    async def go() -> None:
+        way = gate(tmp_path)
+        way.replicas[0].loading()
+        way.demand.expect(40)
+        way.demand.loading()
+        refusal = await asyncio.wait_for(refusal_of(way, ticket(within_s=20)), 10)
+        assert refusal.code == "loading"
+        assert refusal.retry_after_s == pytest.approx(40, abs=1)
+
+    asyncio.run(go())
+
+
+def test_the_queue_of_a_loading_model_is_bounded(tmp_path: Path) -> None:
+    async def go() -> None:
+        way = gate(tmp_path, size=2)
+        way.replicas[0].loading()
+        way.demand.expect(40)
+        waiting = [asyncio.create_task(way.enter(ticket())) for _ in range(2)]
+        await asyncio.sleep(0)
+        refusal = await refusal_of(way, ticket())
+        assert refusal.code == "queue_full"
+        assert refusal.retry_after_s == pytest.approx(40, abs=1)
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
 
     asyncio.run(go())
 

@@ -5,6 +5,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 from tests.gateway.test_ledger import ended
 
+from setpoint.gateway.config import Replica
 from setpoint.gateway.health import cache_tokens
 from setpoint.gateway.telemetry import Spans
 
@@ -14,7 +15,8 @@ TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 def test_an_exchange_is_a_span_below_the_clients() -> None:
     exporter = InMemorySpanExporter()
     spans = Spans(SimpleSpanProcessor(exporter))
-    spans.observe(ended(1, dialect="openai-chat", trace=TRACE, ttft_s=0.05, cached_tokens=3))
+    replica = Replica(url="http://h:1", engine="vllm", engine_version="0.33.0", engine_config="5b1d0c9e77aa")
+    spans.observe(ended(1, dialect="openai-chat", trace=TRACE, ttft_s=0.05, cached_tokens=3), replica)
     spans.observe(ended(2, dialect="openai-embeddings", outcome="truncated", status=502))
     spans.observe(ended(3, model="", outcome="refused", status=401, sent_status=401))
     one, two = exporter.get_finished_spans()
@@ -25,6 +27,8 @@ def test_an_exchange_is_a_span_below_the_clients() -> None:
     assert one.attributes is not None
     assert one.attributes["gen_ai.usage.input_tokens"] == 5
     assert one.attributes["gen_ai.usage.cache_read.input_tokens"] == 3
+    about = ("vllm", "0.33.0", "5b1d0c9e77aa")
+    assert tuple(one.attributes[f"setpoint.engine.{name}"] for name in ("name", "version", "config")) == about
     assert (one.end_time or 0) - (one.start_time or 0) == 100_000_000
     assert two.name == "embeddings m"
     assert two.status.status_code is StatusCode.ERROR

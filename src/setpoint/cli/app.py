@@ -54,6 +54,7 @@ def _register() -> None:
     verbs = (
         "card",
         "plan",
+        "serve",
         "bench",
         "diagnose",
         "profile",

@@ -12,6 +12,7 @@ from setpoint.cli.options import seconds
 from setpoint.cli.output import Json, emit_json, stderr, stdout, table
 
 if TYPE_CHECKING:
+    from setpoint.fleet.deployment import Deployment
     from setpoint.gateway.config import Gateway, Limits
     from setpoint.gateway.keys import KeyStore
 
@@ -31,7 +32,9 @@ app.add_typer(group, name="gateway")
 app.add_typer(keys, name="keys")
 
 Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="Gateway configuration (YAML).")]
-ConfigOption = Annotated[Path, typer.Option("--config", "-c", metavar="CONFIG", help="Gateway configuration.")]
+ConfigOption = Annotated[
+    Path, typer.Option("--config", "-c", metavar="CONFIG", help="Gateway configuration or deployment.")
+]
 GATEWAY = Path("gateway.yaml")
 
 
@@ -212,14 +215,14 @@ def usage(
 ) -> None:
     """Show what was used of a gateway."""
     from setpoint.errors import UsageError
-    from setpoint.gateway.reading import load_config
+    from setpoint.fleet.reading import load_front
     from setpoint.gateway.supervisor import open_ledger
 
     columns = tuple(by.split(","))
     if not set(columns) <= {"hour", "tenant", "key", "model", "outcome"}:
         raise UsageError(f"--by is {by!r}; expected names among hour, tenant, key, model and outcome.")
     back_s = seconds("--since", since)
-    ledger = open_ledger(load_config(config))
+    ledger = open_ledger(load_front(config))
     rows = ledger.usage(by=columns, since_s=0.0 if back_s is None else time.time() - back_s)
     ledger.close()
     if json:
@@ -233,11 +236,11 @@ def usage(
     stdout().print(table(names, lines))
 
 
-def _opened(config: Path) -> "tuple[Gateway, KeyStore]":
+def _opened(config: Path) -> "tuple[Gateway | Deployment, KeyStore]":
+    from setpoint.fleet.reading import load_front
     from setpoint.gateway.keys import KeyStore
-    from setpoint.gateway.reading import load_config
 
-    loaded = load_config(config)
+    loaded = load_front(config)
     return loaded, KeyStore(Path(loaded.state))
 
 

@@ -85,6 +85,11 @@ class Engine:
         start_limit_s: How long it may take until its first token.
         facts: Facts about a model file for the pins (precision, revision).
         default_flags: Flags that are pinned although the user gave none.
+        slots: Requests that it serves at once under these flags; None when they do not say.
+        kv_tokens: Tokens that its KV cache holds under these flags; None when only the running engine knows.
+        threads: Flag that sets its compute threads; None when it has none.
+        cores: Variable that binds its compute threads to cores; None when it has none.
+        accelerators: GPUs that one replica takes under these flags, where it computes on GPUs.
     """
 
     name: str
@@ -95,3 +100,14 @@ class Engine:
     start_limit_s: float = 120.0
     facts: Callable[[Path], Mapping[str, object]] = lambda _: {}
     default_flags: Callable[[], Flags] = dict
+    slots: Callable[[Flags], int | None] = lambda _: None
+    kv_tokens: Callable[[Flags], int | None] = lambda _: None
+    threads: str | None = None
+    cores: str | None = None
+    accelerators: Callable[[Flags], int] = lambda _: 0
+
+
+def whole(flags: Flags, name: str) -> int | None:
+    """A flag's whole number; None where it is absent or none."""
+    text = flags.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() else None

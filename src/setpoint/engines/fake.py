@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 import setpoint
-from setpoint.engines.adapter import Engine, Launch, Plan
+from setpoint.engines.adapter import Engine, Launch, Plan, whole
 from setpoint.errors import EngineError
 from setpoint.testing.script import Script
 
@@ -40,4 +40,6 @@ FAKE = Engine(
     launch=launch,
     start_limit_s=20.0,
     facts=facts,
+    slots=lambda flags: whole(flags, "slots") or Script().slots,
+    kv_tokens=lambda flags: whole(flags, "kv_tokens"),
 )

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from setpoint.engines.adapter import Cause, Engine, Flags, Launch, Plan
+from setpoint.engines.adapter import Cause, Engine, Flags, Launch, Plan, whole
 from setpoint.engines.files import sha256_of
 
 CAUSES = (
@@ -60,4 +60,7 @@ LLAMACPP = Engine(
     start_limit_s=120.0,
     facts=facts,
     default_flags=default_flags,
+    slots=lambda flags: whole(flags, "n_parallel"),
+    kv_tokens=lambda flags: whole(flags, "n_ctx"),  # of all slots together
+    threads="n_threads",
 )

@@ -59,6 +59,21 @@ class RunningEngine:
     pins: Mapping[str, object]
     started_s: Mapping[str, float]
     _guard: "subprocess.Popen[str]" = field(repr=False)
+    _launched_s: float = field(repr=False)
+
+    def wait_ready(self, listen: Callable[[Loading], None] = lambda _: None, *, limit_s: float | None = None) -> None:
+        """Returns when it has answered with a token.
+
+        Args:
+            listen: Told about ten times a second how the start goes.
+            limit_s: From the launch; the engine's own limit unless given.
+
+        Raises:
+            EngineError: dead while loading, or not ready in time; says why. It is not stopped.
+        """
+        limit_s = self.engine.start_limit_s if limit_s is None else limit_s
+        listening_s, ready_s = _until_ready(self, self._launched_s, limit_s, listen)
+        self.started_s = {"listening": listening_s, "first_token": ready_s}
 
     def death(self) -> str | None:
         """How it died; None while it lives."""
@@ -112,54 +127,71 @@ def start(
     Raises:
         EngineError: not installed, dead while loading, or not ready in time; says why.
     """
-    version = engine.version()
-    if version is None:
-        raise EngineError(f"{engine.name} is not installed.", fix=engine.missing)
-    if port is not None and not _free(port):
-        raise EngineError(f"Port {port} on 127.0.0.1 is taken.", fix="Choose another --port, or none.")
     all_flags = {**engine.default_flags(), **(flags or {})}
-    plan = Plan(model, served_name, port or _free_port(), secrets.token_hex(16), all_flags)
-    launch = engine.launch(plan)
-    log.parent.mkdir(parents=True, exist_ok=True)
-    launched_s = time.monotonic()
-    guard = subprocess.Popen(  # noqa: S603 - our own module
-        [sys.executable, "-m", "setpoint.engines.guard", str(log), "--", *launch.argv],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, **launch.env},
-    )
-    running = RunningEngine(
-        engine=engine,
-        target=Target(f"http://127.0.0.1:{plan.port}", dialect, served_name, api_key=plan.api_key),
-        pid=_child_pid(guard),
-        log=log,
-        pins={
-            "engine": engine.name,
-            "engine_version": version,
-            "engine_flags": dict(all_flags),
-            **engine.facts(model),
-            **(pins or {}),
-        },
-        started_s={},
-        _guard=guard,
-    )
+    plan = Plan(model, served_name, port or free_port(), secrets.token_hex(16), all_flags)
+    running = launch(engine, plan, log=log, dialect=dialect)
     try:
-        listening_s, ready_s = _until_ready(running, launched_s, listen)
+        running.pins = {**running.pins, **engine.facts(model), **(pins or {})}
+        running.wait_ready(listen)
     except BaseException:
         running.stop()
         raise
-    running.started_s = {"listening": listening_s, "first_token": ready_s}
-    url = running.target.base_url
-    running.target = Target(
-        url, dialect, served_name, api_key=plan.api_key, metrics_url=f"{url}/metrics", pid=running.pid
-    )
     return running
 
 
-def _until_ready(running: RunningEngine, launched_s: float, listen: Callable[[Loading], None]) -> tuple[float, float]:
+def launch(
+    engine: Engine,
+    plan: Plan,
+    *,
+    log: Path,
+    dialect: Dialect = Dialect.CHAT,
+    env: Mapping[str, str] | None = None,
+) -> RunningEngine:
+    """Starts the process of an engine and returns at once: it may still be loading, or die of it.
+
+    Args:
+        engine: Which.
+        plan: What it serves, where, with which flags.
+        log: File that takes its output.
+        dialect: Dialect of the target.
+        env: Variables beside the adapter's own, e.g. the GPUs that it may use.
+
+    Raises:
+        EngineError: not installed, or its port is taken.
+    """
+    version = engine.version()
+    if version is None:
+        raise EngineError(f"{engine.name} is not installed.", fix=engine.missing)
+    if not _free(plan.port):
+        raise EngineError(f"Port {plan.port} on 127.0.0.1 is taken.", fix="Choose another --port, or none.")
+    command = engine.launch(plan)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    launched_s = time.monotonic()
+    guard = subprocess.Popen(  # noqa: S603 - our own module
+        [sys.executable, "-m", "setpoint.engines.guard", str(log), "--", *command.argv],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **command.env, **(env or {})},
+    )
+    url, pid = f"http://127.0.0.1:{plan.port}", _child_pid(guard)
+    return RunningEngine(
+        engine=engine,
+        target=Target(url, dialect, plan.served_name, api_key=plan.api_key, metrics_url=f"{url}/metrics", pid=pid),
+        pid=pid,
+        log=log,
+        pins={"engine": engine.name, "engine_version": version, "engine_flags": dict(plan.flags)},
+        started_s={},
+        _guard=guard,
+        _launched_s=launched_s,
+    )
+
+
+def _until_ready(
+    running: RunningEngine, launched_s: float, limit_s: float, listen: Callable[[Loading], None]
+) -> tuple[float, float]:
     """Waits for the port, then for a token: an engine that answers ``/health`` may still not generate."""
-    limit_s, listening_s = running.engine.start_limit_s, None
+    listening_s = None
     while True:
         elapsed_s = time.monotonic() - launched_s
         died = running.death()
@@ -212,7 +244,8 @@ def _child_pid(guard: "subprocess.Popen[str]") -> int:
     return int(line) if line.isdigit() else guard.pid
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of 127.0.0.1 that nothing uses at the moment."""
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         return int(sock.getsockname()[1])

@@ -3,9 +3,10 @@
 import subprocess
 from collections.abc import Mapping
 from functools import lru_cache
+from math import prod
 from pathlib import Path
 
-from setpoint.engines.adapter import Cause, Engine, Launch, Plan
+from setpoint.engines.adapter import Cause, Engine, Flags, Launch, Plan, whole
 from setpoint.engines.environments import has_gpu, python_of
 from setpoint.errors import EngineError
 
@@ -56,6 +57,11 @@ def facts(model: Path) -> Mapping[str, object]:
     return {"model_file": model.name}
 
 
+def accelerators(flags: Flags) -> int:
+    """Ranks of one replica: tensor, pipeline and data parallel."""
+    return prod(whole(flags, f"{kind}-parallel-size") or 1 for kind in ("tensor", "pipeline", "data"))
+
+
 VLLM = Engine(
     name="vllm",
     version=version,
@@ -64,4 +70,7 @@ VLLM = Engine(
     causes=CAUSES,
     start_limit_s=600.0,
     facts=facts,
+    slots=lambda flags: whole(flags, "max-num-seqs"),
+    cores="VLLM_CPU_OMP_THREADS_BIND",
+    accelerators=accelerators,
 )

@@ -162,6 +162,9 @@ class Replica(_Part):
         ca_file: PEM file of an authority to trust.
         metrics_url: Prometheus text of the engine; with it the policy knows load from elsewhere.
         kv_events: What the engine tells of its prefix cache.
+        engine: What the engine is, as metrics and spans say it.
+        engine_version: Its version, likewise.
+        engine_config: Hash of its model, flags and environment, likewise.
     """
 
     url: str
@@ -174,6 +177,9 @@ class Replica(_Part):
     ca_file: str | None = None
     metrics_url: str | None = None
     kv_events: KvEvents | None = None
+    engine: str | None = None
+    engine_version: str | None = None
+    engine_config: str | None = None
 
 
 class Timeouts(_Part):
@@ -255,14 +261,12 @@ class Routing(_Part):
     bound: Number = Field(default=1.25, ge=1, le=10)
 
 
-class Model(_Part):
-    """A model that clients can name.
+class Service(_Part):
+    """How a model is served, wherever its engines are.
 
     Attributes:
-        replicas: Engines that serve it.
         aliases: Other names of it.
         fallbacks: Models tried in order when this one has no replica that answers.
-        split: Weights of other models among which requests are shared out; a model with a split has no replicas.
         dialects: Dialects that its engines speak.
         cache_salt: Whether its engines are told the tenant's cache salt.
         default_output: Tokens reserved for an answer whose request names no limit.
@@ -273,10 +277,8 @@ class Model(_Part):
         health: Watch over the replicas.
     """
 
-    replicas: tuple[Replica, ...] = ()
     aliases: tuple[Name, ...] = ()
     fallbacks: tuple[Name, ...] = ()
-    split: dict[Name, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
     dialects: tuple[Dialects, ...] = ("chat", "completions", "embeddings")
     cache_salt: Flag = True
     default_output: Tokens = Field(default=1024, ge=1)
@@ -285,6 +287,18 @@ class Model(_Part):
     queue: Queue = Queue()
     routing: Routing = Routing()
     health: Health = Health()
+
+
+class Model(Service):
+    """A model that clients can name.
+
+    Attributes:
+        replicas: Engines that serve it.
+        split: Weights of other models among which requests are shared out; a model with a split has no replicas.
+    """
+
+    replicas: tuple[Replica, ...] = ()
+    split: dict[Name, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
@@ -357,11 +371,10 @@ class Redis(_Part):
     timeout: Duration = 1.0
 
 
-class Gateway(_Part):
-    """The whole file.
+class Front(_Part):
+    """Everything of a gateway but its models.
 
     Attributes:
-        models: By the name that clients use.
         tenants: By name.
         idempotency: What a request is that carries a key of its client's.
         workers: Processes; one a core unless given.
@@ -374,8 +387,6 @@ class Gateway(_Part):
     """
 
     api_version: Literal["setpoint/v1"] = Field(alias="apiVersion")
-    kind: Literal["Gateway"]
-    models: dict[Name, Model] = Field(min_length=1)
     tenants: dict[Name, Tenant] = Field(default_factory=dict)
     auth: Auth = Auth()
     listen: Listen = Listen()
@@ -390,3 +401,14 @@ class Gateway(_Part):
     access_log: str | None = None
     telemetry: Flag = False
     usage_url_env: str | None = None
+
+
+class Gateway(Front):
+    """The whole file.
+
+    Attributes:
+        models: By the name that clients use.
+    """
+
+    kind: Literal["Gateway"]
+    models: dict[Name, Model] = Field(min_length=1)

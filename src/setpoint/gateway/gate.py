@@ -7,16 +7,18 @@ go before batch tickets. Every worker process has its own queue; a replica's lim
 
 import asyncio
 import heapq
+import math
 import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from setpoint.gateway.config import Model
+from setpoint.gateway.demand import Demand
 from setpoint.gateway.policies import make_policy
 from setpoint.gateway.policies.policy import Candidate, Prompt
-from setpoint.gateway.refusal import Refusal, no_capacity
-from setpoint.gateway.replica import DOWN, LOADING, Replica
+from setpoint.gateway.refusal import Refusal, loading, no_capacity
+from setpoint.gateway.replica import DOWN, HELD_FOR, Replica
 
 POLL_S = 0.01  # a place that another worker process freed is found by looking
 CLASSES = ("interactive", "batch")
@@ -95,10 +97,14 @@ class Gate:
         model: Its configuration.
         replicas: Its replicas.
         gauge: Told the change of waiting tickets by class.
+        demand: Told that somebody asks; says when a model that is held for is likely to answer.
     """
 
-    def __init__(self, model: Model, replicas: list[Replica], gauge: Callable[[int, int], None]) -> None:
+    def __init__(
+        self, model: Model, replicas: list[Replica], gauge: Callable[[int, int], None], demand: Demand
+    ) -> None:
         self._queue = model.queue
+        self.demand = demand
         self.replicas = replicas
         self._policy = make_policy(model.routing)
         self._gauge = gauge
@@ -117,6 +123,7 @@ class Gate:
         Raises:
             Refusal: 503, with the time after which it is worth trying again.
         """
+        self.demand.ask()
         if not any(self._waiting.values()):
             lease = self._place(ticket)
             if lease is not None:
@@ -155,23 +162,29 @@ class Gate:
     def _refuse_hopeless(self, ticket: Ticket) -> None:
         """Says no at once where waiting is in vain, and sets how long this ticket waits."""
         now = time.monotonic()
-        left = [r for r in self.replicas if r.name not in ticket.exclude]
         wait_s = self._queue.batch_wait if ticket.rank else self._queue.interactive_wait
-        if left and all(r.state == LOADING for r in left):
-            wait_s = self._queue.loading_wait
-        elif not any(r.available() or (r.in_flight and not r.ejected_for_s and r.state != DOWN) for r in left):
-            if any(r.state == LOADING for r in left):
-                wait_s = self._queue.loading_wait
-            else:
-                raise no_capacity(min((r.ejected_for_s for r in left), default=1.0), "no_replica")
-        ticket.until_s = now + wait_s
-        if ticket.deadline_s is not None:
-            ticket.until_s = min(ticket.until_s, ticket.deadline_s)
         expected_s = self.expected_wait_s(ticket.rank)
-        if now + expected_s > ticket.until_s:
-            raise no_capacity(expected_s, "deadline")
+        deadline_s = ticket.deadline_s
+        if self._held(ticket):
+            wait_s = self._queue.loading_wait
+            remaining_s = self.demand.remaining_s()
+            if deadline_s is not None and self.demand.known and now + remaining_s > deadline_s:
+                raise loading(remaining_s)
+            expected_s = max(expected_s, remaining_s)
+        else:
+            left = [r for r in self.replicas if r.name not in ticket.exclude]
+            if not any(_serving(r) for r in left):
+                raise no_capacity(min((r.ejected_for_s for r in left), default=1.0), "no_replica")
+            if now + expected_s > min(now + wait_s, deadline_s or math.inf):
+                raise no_capacity(expected_s, "deadline")
+        ticket.until_s = min(now + wait_s, deadline_s or math.inf)
         if self._waiting[ticket.rank] >= self._queue.size and not self._make_room(ticket):
             raise no_capacity(expected_s, "queue_full")
+
+    def _held(self, ticket: Ticket) -> bool:
+        """Whether no replica serves, and one loads or will be started because of this ticket."""
+        left = [r for r in self.replicas if r.name not in ticket.exclude]
+        return not any(_serving(r) for r in left) and any(r.state in HELD_FOR for r in left)
 
     def expected_wait_s(self, rank: int) -> float:
         """How long a new ticket of a class would wait: those before it, at the recent service time."""
@@ -233,11 +246,9 @@ class Gate:
         now = time.monotonic()
         for _, _, _, ticket in self._heap:
             if ticket.future is not None and not ticket.future.done() and now >= ticket.until_s:
-                ticket.future.set_exception(no_capacity(self.expected_wait_s(ticket.rank), self._why(ticket)))
-
-    def _why(self, ticket: Ticket) -> str:
-        left = [r for r in self.replicas if r.name not in ticket.exclude]
-        return "loading" if left and all(r.state == LOADING for r in left) else "queue_timeout"
+                held, wait_s = self._held(ticket), self.expected_wait_s(ticket.rank)
+                late = loading(self.demand.remaining_s()) if held else no_capacity(wait_s, "queue_timeout")
+                ticket.future.set_exception(late)
 
     def _pump(self) -> None:
         """Gives free places to those whose turn it is."""
@@ -261,6 +272,13 @@ class Gate:
         for _, _, _, ticket in self._heap:
             if ticket.future is not None and not ticket.future.done():
                 ticket.future.set_exception(Refusal(503, "draining", "The gateway is ending.", retry_after_s=1))
+
+
+def _serving(replica: Replica) -> bool:
+    """Whether it takes requests, or will again once those that it has are done."""
+    if replica.available():
+        return True
+    return bool(replica.in_flight) and not replica.ejected_for_s and replica.state not in (DOWN, *HELD_FOR)
 
 
 def prompt_key(hashes: list[int], fallback: int) -> int:

@@ -9,8 +9,10 @@ from setpoint.client.limits import PhaseTimeouts
 from setpoint.client.pending import Planned
 from setpoint.errors import TargetError
 from setpoint.gateway.config import DIALECTS, Model
+from setpoint.gateway.demand import Demand
 from setpoint.gateway.replica import (
     FAILURES,
+    HELD_FOR,
     IN_FLIGHT,
     KV_TOKENS,
     LAST_OK_US,
@@ -34,11 +36,18 @@ class Watch:
     Args:
         model: Its configuration.
         replicas: Its replicas.
+        demand: Learns how long a replica was seen loading.
+        managed: Names of replicas whose engines this process starts and ends: while those load or are stopped, that
+            is known better than a canary could find out, and none is sent.
     """
 
-    def __init__(self, model: Model, replicas: list[Replica]) -> None:
+    def __init__(
+        self, model: Model, replicas: list[Replica], demand: Demand, managed: frozenset[str] = frozenset()
+    ) -> None:
         self._model = model
         self._replicas = replicas
+        self._demand = demand
+        self._managed = managed
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -52,11 +61,16 @@ class Watch:
         interval = self._model.health.canary
         while True:
             since_us = now_us() - replica.row[LAST_OK_US]
-            if replica.state != UP or replica.row[FAILURES] or since_us >= interval * 1e6:
+            if self._silent(replica):
+                pass
+            elif replica.state != UP or replica.row[FAILURES] or since_us >= interval * 1e6:
                 await self.ask(replica)
             if replica.config.metrics_url is not None:
                 await self._read_load(replica)
             await asyncio.sleep(interval if replica.state == UP else min(interval, SOON_S))
+
+    def _silent(self, replica: Replica) -> bool:
+        return replica.name in self._managed and replica.state in HELD_FOR
 
     async def ask(self, replica: Replica) -> None:
         """One canary, and what it means."""
@@ -70,27 +84,39 @@ class Watch:
         body = Asked(dialect, replica.model, stream=False).body([{"role": "user", "content": "Say one word."}], 1)
         exchange, _ = await client.exchange(body, Planned(0, 0, 0, time.monotonic(), 4, 1, warmup=True))
         await client.close()
+        if self._silent(replica):
+            return  # its engine was ended or started again meanwhile
         if exchange.outcome in (Outcome.COMPLETE, Outcome.LENGTH, Outcome.EMPTY, Outcome.REASONING_EXHAUSTED):
-            replica.succeeded()
+            replica.ready()
+            if replica.name not in self._managed:
+                self._demand.loaded()
         elif exchange.outcome is Outcome.REJECTED:
             if exchange.status == 503 and not replica.row.held(IN_FLIGHT):
-                replica.loading()  # nobody uses it and it has no capacity: it is not ready yet
+                self._loading(replica)  # nobody uses it and it has no capacity: it is not ready yet
         elif replica.state in (LOADING, 0) and not replica.row[LAST_OK_US] and exchange.status is None:
-            replica.loading()  # it never answered: an engine that starts does not listen yet
+            self._loading(replica)  # it never answered: an engine that starts does not listen yet
         else:
             replica.failed()
             if replica.row[FAILURES] >= health.failures:
                 replica.down()
+
+    def _loading(self, replica: Replica) -> None:
+        replica.loading()
+        if not any(other.available() for other in self._replicas):
+            self._demand.loading()
 
     async def _read_load(self, replica: Replica) -> None:
         """What the engine says that it has to do, ours included."""
         assert replica.config.metrics_url is not None
         base, _, path = replica.config.metrics_url.partition("://")[2].partition("/")
         scheme = replica.config.metrics_url.partition("://")[0]
-        client = Client(Target(f"{scheme}://{base}", Dialect.CHAT, "", ca_file=replica.config.ca_file))
+        key = replica.api_key if base == replica.address.authority else None  # nobody else gets it
+        client = Client(Target(f"{scheme}://{base}", Dialect.CHAT, "", key, ca_file=replica.config.ca_file))
         try:
             response = await client.fetch("GET", f"/{path}", timeout_s=5.0)
         except TargetError:
+            return
+        if response.status != 200:
             return
         replica.row[OUTSIDE_LOAD] = max(0, _requests(response.body) - replica.row.held(IN_FLIGHT))
         replica.row[OUTSIDE_AT_US] = now_us()

@@ -140,10 +140,13 @@ class Live(Collector):
         state = GaugeMetricFamily("setpoint_gateway_replica_state", "1 for its state.", labels=(*labels, "state"))
         flight = GaugeMetricFamily("setpoint_gateway_replica_in_flight", "Requests under way at it.", labels=labels)
         queued = GaugeMetricFamily("setpoint_gateway_replica_queued_tokens", "Prompt tokens queued.", labels=labels)
+        about = ("engine", "engine_version", "engine_config")
+        info = GaugeMetricFamily("setpoint_gateway_replica_info", "What it is.", labels=(*labels, *about))
         for model, replicas in self._replicas().items():
             for one in replicas:
+                info.add_metric((model, one.name, *(getattr(one.config, name) or "" for name in about)), 1)
                 up.add_metric((model, one.name), float(one.available()))
                 state.add_metric((model, one.name, STATE_NAMES[one.state]), 1)
                 flight.add_metric((model, one.name), one.in_flight)
                 queued.add_metric((model, one.name), one.queued_tokens)
-        yield from (up, state, flight, queued)
+        yield from (info, up, state, flight, queued)

@@ -40,7 +40,7 @@ def parse_config(content: bytes, file: str) -> Gateway:
     """
     reader = YamlValues(file, "a gateway configuration")
     config = read_validated(content, reader, Gateway)
-    found = [reader.mistake(*one) for one in _contradictions(config)]
+    found = [reader.mistake(*one) for one in contradictions(config)]
     if found:
         raise CardError(sorted(found, key=_line))
     return config
@@ -58,7 +58,8 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _contradictions(config: Gateway) -> Iterator[Found]:
+def contradictions(config: Gateway) -> Iterator[Found]:
+    """Fields that cannot be meant together, or that name what does not exist: path, found, expected."""
     yield from _names(config)
     for name, model in config.models.items():
         seen: set[str] = set()

@@ -78,6 +78,11 @@ def unknown_model() -> Refusal:
     return Refusal(404, "model_not_found", "There is no such model for these credentials.")
 
 
+def loading(retry_after_s: float) -> Refusal:
+    """No engine of the model answered within the time that requests are held for one."""
+    return Refusal(503, "loading", "The model is loading.", retry_after_s=max(1.0, retry_after_s))
+
+
 def no_capacity(retry_after_s: float, code: str = "capacity") -> Refusal:
     """No replica can take the request in time."""
     return Refusal(503, code, "The model has no capacity at the moment.", retry_after_s=max(1.0, retry_after_s))

@@ -22,8 +22,9 @@ STATE, EJECTED_UNTIL_US, FAILURES, LAST_OK_US, EJECTIONS, OUTSIDE_LOAD, OUTSIDE_
 # worker cells
 IN_FLIGHT, QUEUED_TOKENS = range(2)
 # states; a replica that was never asked may answer
-UNKNOWN, UP, LOADING, DOWN = range(4)
-STATE_NAMES = ("unknown", "up", "loading", "down")
+UNKNOWN, UP, LOADING, DOWN, STOPPED = range(5)
+STATE_NAMES = ("unknown", "up", "loading", "down", "stopped")
+HELD_FOR = (LOADING, STOPPED)  # requests wait for a replica that loads, or that their coming starts
 
 KEPT = PoolLimits(max_idle=512, idle_s=60.0)  # a request on one that the engine closed meanwhile is sent anew
 _PASSED_ON = ("anthropic-version", "anthropic-beta", "idempotency-key")
@@ -148,15 +149,21 @@ class Replica:
 
     def available(self) -> bool:
         """Whether a request may be sent: not down, not ejected, and after an ejection one at a time until one works."""
-        if self.row[STATE] in (LOADING, DOWN) or self.row[EJECTED_UNTIL_US] > now_us():
+        if self.row[STATE] in (LOADING, DOWN, STOPPED) or self.row[EJECTED_UNTIL_US] > now_us():
             return False
         return not self.row[EJECTIONS] or self.in_flight == 0
 
+    def ready(self) -> None:
+        """It answers: whoever watches it, or started it, has seen so."""
+        self.row[STATE] = UP
+        self.succeeded()
+
     def succeeded(self) -> None:
-        """It answered."""
+        """It answered a request; one that was under way when its engine was stopped does not bring it back."""
         self.row[LAST_OK_US] = now_us()
         self.row[FAILURES] = self.row[EJECTIONS] = self.row[EJECTED_UNTIL_US] = 0
-        self.row[STATE] = UP
+        if self.row[STATE] not in HELD_FOR:
+            self.row[STATE] = UP
 
     def failed(self) -> None:
         """It did not answer as an engine should; enough of that in a row, and it gets no requests for a while."""
@@ -171,13 +178,18 @@ class Replica:
         self._lost_cache()
         self.row[STATE] = LOADING
 
+    def stopped(self) -> None:
+        """Its engine was ended until somebody asks for the model."""
+        self._lost_cache()
+        self.row[STATE] = STOPPED
+
     def down(self) -> None:
-        """It does not answer the canary."""
+        """It does not answer the canary, or its engine has died."""
         self._lost_cache()
         self.row[STATE] = DOWN
 
     def _lost_cache(self) -> None:
-        if self.row[STATE] not in (LOADING, DOWN):
+        if self.row[STATE] not in (LOADING, DOWN, STOPPED):
             self.index.clear()
 
     # requests

@@ -7,6 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from setpoint.gateway.config import Gateway, Model
+from setpoint.gateway.demand import Demand
 from setpoint.gateway.gate import Gate
 from setpoint.gateway.identity import Authenticator, Identity, TokenVerifier
 from setpoint.gateway.keys import KeyStore
@@ -132,7 +133,7 @@ def take_snapshot(
         names.update(dict.fromkeys(model.aliases, name))
         if model.replicas:
             replicas = [Replica(name, one, model.health, table, folder) for one in model.replicas]
-            routes[name] = Route(name, model, Gate(model, replicas, gauge))
+            routes[name] = Route(name, model, Gate(model, replicas, gauge, Demand(name, table)))
     return Snapshot(config, digest_of(config), Authenticator(config, keys, tokens), routes, names)
 
 

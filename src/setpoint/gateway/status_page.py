@@ -17,7 +17,7 @@ th, td { text-align: left; padding: .25rem 1rem .25rem 0; border-bottom: 1px sol
 th:last-child, td:last-child { padding-right: 0; }
 td.n, th.n { text-align: right; white-space: nowrap; }
 th { font-weight: 600; white-space: nowrap; } th, p { color: var(--dim); } p { margin: .2rem 0; }
-.up { color: var(--up); } .down { color: var(--down); } .loading { color: var(--loading); }
+.up { color: var(--up); } .down { color: var(--down); } .loading, .stopped { color: var(--loading); }
 span { white-space: nowrap; } span + span::before { content: " · "; white-space: normal; }
 @media (max-width: 48rem) {
   tr:has(th) { display: none; } td, td.n { display: flex; justify-content: space-between; gap: 1rem; border: 0;

@@ -22,7 +22,8 @@ from setpoint.errors import SetpointError, UsageError
 from setpoint.gateway import plane
 from setpoint.gateway.admin import Admin
 from setpoint.gateway.asgi import AsgiHost
-from setpoint.gateway.config import Gateway
+from setpoint.gateway.config import Front, Gateway
+from setpoint.gateway.demand import Demand
 from setpoint.gateway.downstream import ServerConnection
 from setpoint.gateway.health import Watch
 from setpoint.gateway.identity import secret_of
@@ -32,7 +33,7 @@ from setpoint.gateway.ledger import Ledger
 from setpoint.gateway.limits import DAY, DAY_S, DAY_USED
 from setpoint.gateway.metrics import Live, Metrics
 from setpoint.gateway.reading import load_config
-from setpoint.gateway.replica import STATE_NAMES
+from setpoint.gateway.replica import STATE_NAMES, Replica
 from setpoint.gateway.shared import SharedTable
 from setpoint.gateway.snapshot import Snapshot, take_snapshot
 from setpoint.gateway.telemetry import Spans
@@ -49,14 +50,30 @@ class Supervisor:
     Args:
         path: Its configuration.
         say: Takes sentences for people.
+        managed: Models whose engines the caller starts and ends; their replicas begin as loading.
+        refresh: Called before the configuration is read again; may write it anew.
+
+    Attributes:
+        listening: Whether every worker process takes connections.
 
     Raises:
         SetpointError: the configuration, its state or its address cannot be used.
     """
 
-    def __init__(self, path: Path, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        say: Callable[[str], None],
+        *,
+        managed: frozenset[str] = frozenset(),
+        refresh: Callable[[], None] = lambda: None,
+    ) -> None:
         self._path = path
         self._say = say
+        self._managed = managed
+        self._refresh = refresh
+        self._stop = asyncio.Event()
+        self.listening = False
         config = load_config(path)
         self._state = Path(config.state).absolute()
         self._lock = _only_one(self._state)
@@ -78,7 +95,11 @@ class Supervisor:
         self._metrics = Metrics(live)
         self._processes: dict[int, asyncio.subprocess.Process] = {}
         self._ending = False
-        self._sock = listening(config.listen.host, config.listen.port)
+        self._sock = listening(config.listen.host, config.listen.port, alone=True)
+        for model in managed:
+            self.demand(model).loading()
+            for replica in self._snapshot.routes[model].gate.replicas:
+                replica.loading()
         self._watching: asyncio.Task[None] | None = None
 
     @property
@@ -98,8 +119,24 @@ class Supervisor:
             config, table=self._table, folder=self._folder, keys=self._keys, tokens=None, gauge=lambda *_: None
         )
 
-    def _replicas(self) -> dict[str, list[Any]]:
+    def _replicas(self) -> dict[str, list[Replica]]:
         return {name: route.gate.replicas for name, route in self._snapshot.routes.items()}
+
+    def replica(self, model: str, name: str) -> Replica:
+        """A replica by its names, as the configuration in force has it."""
+        return next(one for one in self._snapshot.routes[model].gate.replicas if one.name == name)
+
+    def available(self, model: str) -> bool:
+        """Whether any replica of a model takes requests."""
+        return any(one.available() for one in self._snapshot.routes[model].gate.replicas)
+
+    def demand(self, model: str) -> Demand:
+        """Who asks for a model, and when it is expected to answer."""
+        return self._snapshot.routes[model].gate.demand
+
+    def stop(self) -> None:
+        """Drains and ends, as SIGTERM does."""
+        self._stop.set()
 
     def _restore_day(self) -> None:
         """What tenants and keys have used of today's allowance, from the accounts."""
@@ -112,22 +149,22 @@ class Supervisor:
                     row[DAY], row[DAY_USED] = today, used.prompt_tokens + used.completion_tokens
 
     async def run(self) -> None:
-        """Serves until SIGTERM or SIGINT."""
+        """Serves until SIGTERM, SIGINT or ``stop``."""
         loop = asyncio.get_running_loop()
-        stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stop.set)
+            loop.add_signal_handler(number, self.stop)
         loop.add_signal_handler(signal.SIGHUP, self._reload)
         host = AsgiHost(Admin(self._keys, self.ledger, self._metrics, self.status, open_reading=self.config.admin.open))
-        admin_sock = listening(self.config.admin.host, self.config.admin.port)
+        admin_sock = listening(self.config.admin.host, self.config.admin.port, alone=True)
         admin = await loop.create_server(lambda: ServerConnection(host), sock=admin_sock)
         await asyncio.gather(*(self._start(i) for i in range(self._workers)))
         self._watch()
         keepers = [loop.create_task(self._keep(i)) for i in range(self._workers)]
         clerk = loop.create_task(self._account(host))
+        self.listening = True
         where = admin_sock.getsockname()
         self._say(f"listening on {self.address}, administration on http://{where[0]}:{where[1]}")
-        await stop.wait()
+        await self._stop.wait()
         self._ending = True
         self._say(f"draining for at most {self.config.drain:g} s")
         for process in self._processes.values():
@@ -193,6 +230,7 @@ class Supervisor:
 
     def _reload(self) -> None:
         try:
+            self._refresh()
             config = load_config(self._path)
         except SetpointError as error:
             _log.error("the configuration in force stays: %s", error)
@@ -214,8 +252,11 @@ class Supervisor:
     def _watch(self) -> None:
         if self._watching is not None:
             self._watching.cancel()
-        routes = self._snapshot.routes.values()
-        watches = [Watch(route.model, route.gate.replicas) for route in routes]
+        watches = []
+        for name, route in self._snapshot.routes.items():
+            replicas = route.gate.replicas
+            managed = frozenset(one.name for one in replicas) if name in self._managed else frozenset[str]()
+            watches.append(Watch(route.model, replicas, route.gate.demand, managed))
         self._watching = asyncio.get_running_loop().create_task(_all(watches))
 
     async def _account(self, host: AsgiHost) -> None:
@@ -231,7 +272,9 @@ class Supervisor:
     def _observe(self, line: Ended) -> None:
         self._metrics.observe(line)
         if self._spans is not None:
-            self._spans.observe(line)
+            route = self._snapshot.routes.get(line.model)
+            replicas = route.model.replicas if route is not None else ()
+            self._spans.observe(line, next((one for one in replicas if one.name == line.replica), None))
 
     def status(self) -> dict[str, Any]:
         """What the status page shows."""
@@ -296,7 +339,7 @@ def _only_one(state: Path) -> int:
     return fd
 
 
-def open_ledger(config: Gateway) -> Ledger:
+def open_ledger(config: Front) -> Ledger:
     """The accounts of a configuration."""
     url = os.environ[config.usage_url_env] if config.usage_url_env else None
     log = Path(config.access_log) if config.access_log else None

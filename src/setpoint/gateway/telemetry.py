@@ -7,6 +7,7 @@ their parent, and is passed on to the engine too.
 from typing import TYPE_CHECKING
 
 from setpoint.errors import UsageError
+from setpoint.gateway.config import Replica
 from setpoint.gateway.journal import Ended
 
 if TYPE_CHECKING:
@@ -47,8 +48,8 @@ class Spans:
         self._provider.add_span_processor(processor or BatchSpanProcessor(OTLPSpanExporter()))
         self._tracer = self._provider.get_tracer("setpoint.gateway")
 
-    def observe(self, line: Ended) -> None:
-        """The span of an exchange; those that never became one have none."""
+    def observe(self, line: Ended, replica: Replica | None = None) -> None:
+        """The span of an exchange; those that never became one have none. ``replica`` is what served it."""
         if not line.model:
             return
         begin, operation = int(line.time * NS), OPERATIONS.get(line.dialect, "chat")
@@ -57,7 +58,9 @@ class Spans:
             context=self._parent(line.trace),
             kind=self._trace.SpanKind.SERVER,
             start_time=begin,
-            attributes={name: value for name, value in _attributes(line, operation).items() if value is not None},
+            attributes={
+                name: value for name, value in _attributes(line, operation, replica).items() if value is not None
+            },
         )
         if line.ttft_s is not None:
             span.add_event("first visible token", timestamp=begin + int(line.ttft_s * NS))
@@ -80,7 +83,7 @@ class Spans:
         self._provider.shutdown()
 
 
-def _attributes(line: Ended, operation: str) -> dict[str, str | int | float | bool | None]:
+def _attributes(line: Ended, operation: str, replica: Replica | None) -> dict[str, str | int | float | bool | None]:
     return {
         "gen_ai.operation.name": operation,
         "gen_ai.request.model": line.model,
@@ -98,4 +101,7 @@ def _attributes(line: Ended, operation: str) -> dict[str, str | int | float | bo
         "setpoint.attempts": line.attempts,
         "setpoint.predicted_tokens": line.predicted_tokens,
         "setpoint.config": line.config,
+        "setpoint.engine.name": replica.engine if replica else None,
+        "setpoint.engine.version": replica.engine_version if replica else None,
+        "setpoint.engine.config": replica.engine_config if replica else None,
     }

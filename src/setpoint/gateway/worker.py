@@ -30,8 +30,13 @@ READY = "ready"
 _log = logging.getLogger(__name__)
 
 
-def listening(host: str, port: int) -> socket.socket:
+def listening(host: str, port: int, *, alone: bool = False) -> socket.socket:
     """A socket that shares its port with those of the other workers.
+
+    Args:
+        host: Address to bind.
+        port: TCP port; 0 takes a free one.
+        alone: Refuse a port on which anything listens already: another gateway would share it unseen.
 
     Raises:
         SetpointError: the address cannot be used.
@@ -39,8 +44,12 @@ def listening(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     try:
+        if alone and port:
+            with socket.socket(family, socket.SOCK_STREAM) as trial:
+                trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                trial.bind((host, port))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         sock.bind((host, port))
     except OSError as error:
         sock.close()
