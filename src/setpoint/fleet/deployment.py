@@ -5,7 +5,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from setpoint.gateway.config import Dialects, Front, Name, Service
+from setpoint.gateway.config import Dialects, Front, Service
+from setpoint.gateway.values import Name
 from setpoint.workload.quantity import Duration, Field_, Refused, Tokens, Whole
 
 EngineName = Literal["llamacpp", "vllm", "fake", "remote"]
