@@ -3,6 +3,8 @@
 import json
 from dataclasses import dataclass, field
 
+import msgspec
+
 from setpoint.records.exchange import ChunkKind, Outcome
 
 # Finish reasons by what they mean for the user. Anything else that is set counts as a normal end.
@@ -95,6 +97,15 @@ class Observed:
         if self.parts is not None:
             self.parts.append(text)
 
+    def contents(self, pieces: list[bytes], text: str, now_s: float) -> None:
+        """Several pieces of visible text that came at once, none empty; ``text`` is all of them, ASCII."""
+        self.visible_chars += len(text)
+        self.chunk_s += [now_s] * len(pieces)
+        self.chunk_chars += map(len, pieces)
+        self.chunk_kinds += _CONTENT * len(pieces)
+        if self.parts is not None:
+            self.parts.append(text)
+
     def reasoning(self, chars: int, now_s: float) -> None:
         """A piece of hidden text."""
         self.reasoning_chars += chars
@@ -128,8 +139,7 @@ class Observed:
         return tokens
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(msgspec.Struct, frozen=True):
     """The verdict on one answer.
 
     Attributes:

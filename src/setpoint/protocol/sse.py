@@ -48,6 +48,11 @@ class SSEReader:
         self._started = False
         self._max = max_event_bytes
 
+    @property
+    def between_events(self) -> bool:
+        """Whether all that was fed is whole events, and nothing that follows belongs to it."""
+        return not (self._held or self._lines or self._skip_lf) and self._name is None and self._started
+
     def feed(self, chunk: bytes) -> list[Event]:
         """Events completed by this chunk.
 
@@ -72,6 +77,9 @@ class SSEReader:
         return self._scan(chunk)
 
     def _start(self, chunk: bytes) -> list[Event]:
+        if chunk.startswith(b"data:") and not self._held:  # what nearly every stream begins with, and no BOM
+            self._started = True
+            return self.feed(chunk)
         held = b"".join([*self._held, chunk])
         if len(held) < len(_BOM) and _BOM.startswith(held):
             self._held = [held]
