@@ -7,7 +7,7 @@ although it was not are both read by their content type, or by their first byte 
 from setpoint.protocol import anthropic, openai, responses
 from setpoint.protocol.judgement import Answer, Judgement, Observed, judge_status, judge_whole
 from setpoint.protocol.sse import OversizedEvent, SSEReader
-from setpoint.protocol.template import Template, plain_text
+from setpoint.protocol.template import Template
 from setpoint.protocol.wire import decoded_error, error_kind
 from setpoint.records.exchange import Outcome
 from setpoint.records.target import Dialect
@@ -69,10 +69,10 @@ class AnswerReader:
             self._feed_unknown(data, now_s)
             return
         template = self._template
-        if template is not None and data.startswith(template.head) and sse.between_events:
-            self._feed_repeated(template, data, now_s)
-        elif template is None and self._attempts and len(data) > MANY_BYTES:
-            self._feed_many(data, now_s)
+        if template is not None:
+            self._feed_repeated(template, sse, data, now_s)
+        elif self._attempts and len(data) > MANY_BYTES:
+            self._feed_first(data, now_s)
         else:
             self._feed_events(data, now_s)
 
@@ -94,30 +94,44 @@ class AnswerReader:
             self._attempts -= 1
             self._template = openai.template_of(events[0]) or self._template
 
-    def _feed_repeated(self, template: Template, data: bytes, now_s: float) -> None:
-        """Bytes that begin as the template does, between two events."""
-        pieces, rest = template.cut(data)
-        if pieces:
+    def _feed_repeated(self, template: Template, sse: SSEReader, data: bytes, now_s: float) -> None:
+        """Bytes among which are events like the template."""
+        if sse.between_events:
+            text = template.text(data)
+            if text is not None:
+                self._attempts = ATTEMPTS
+                if text:
+                    self.seen.content(text, now_s)
+                return
+            if len(data) > 2 * template.bytes:
+                self._feed_many(template, sse, data, now_s)
+                return
+        self._feed_events(data, now_s)
+
+    def _feed_many(self, template: Template, sse: SSEReader, data: bytes, now_s: float) -> None:
+        """Several events at once: all like the template up to the last such, or some."""
+        found = template.texts(data)
+        if found is not None:
+            pieces, text, rest = found
             self._attempts = ATTEMPTS
-        joined = b"".join(pieces)
-        text = plain_text(joined) if joined.isascii() and all(pieces) else None
-        if text is not None:
             self.seen.contents(pieces, text, now_s)
-        else:
-            for piece in pieces:
-                self._feed_piece(template, piece, now_s)
+            if rest:
+                self._feed_events(rest, now_s)
+            return
+        *events, rest = data.split(b"\n\n")
+        for event in events:
+            whole = event + b"\n\n"
+            plain = template.text(whole) if sse.between_events else None
+            if plain is None:
+                self._feed_events(whole, now_s)
+            elif plain and not self.overflowed:
+                self.seen.content(plain, now_s)
         if rest:
             self._feed_events(rest, now_s)
 
-    def _feed_piece(self, template: Template, piece: bytes, now_s: float) -> None:
-        text = plain_text(piece)
-        if text is None:
-            self._feed_events(template.head + piece + template.tail, now_s)
-        elif text and not self.overflowed:
-            self.seen.content(text, now_s)
-
-    def _feed_many(self, data: bytes, now_s: float) -> None:
+    def _feed_first(self, data: bytes, now_s: float) -> None:
         """The first events of a long piece one by one, until one of them shows what the others look like."""
+        assert self._sse is not None
         self._attempts -= 1
         self._repeats_from = 0
         for _ in range(ATTEMPTS):
@@ -126,9 +140,8 @@ class AnswerReader:
             if self._template is not None or not data:
                 break
         self._repeats_from = 1
-        template = self._template
-        if template is not None and data.startswith(template.head):
-            self._feed_repeated(template, data, now_s)
+        if data and self._template is not None:
+            self._feed_repeated(self._template, self._sse, data, now_s)
         elif data:
             self._feed_events(data, now_s)
 

@@ -72,9 +72,9 @@ def template_of(event: Event) -> Template | None:
         if text is None:
             return None
         other = text + "."
-        for head, tail in places(event.payload, text):
-            if _only_text(openai_answer(head + other.encode() + tail)) == other:
-                return Template(b"data: " + head, tail + b"\n\n")
+        for before, behind in places(event.payload, text):
+            if _only_text(openai_answer(before + other.encode() + behind)) == other:
+                return Template(before, behind)
     except NOT_DECODED:
         pass
     return None

@@ -5,39 +5,54 @@ and behind it needs no decoding: a JSON string without quote, backslash or contr
 so whatever such text stands in that place, the rest of the document means what it meant. Everything else is decoded.
 """
 
-import re
-from itertools import islice
-from typing import NamedTuple
+from operator import itemgetter
 
 _PLACES = 4  # where the text of an event may also stand, as the name of the model say
+_FIELD, _END = b"data: ", b"\n\n"
+_BETWEEN = _END + _FIELD
 
 
-class Template(NamedTuple):
-    """Events that are ``head``, plain text, ``tail``, from the field name to the blank line.
+class Template:
+    """Events that are ``head``, plain text, ``tail``.
+
+    Args:
+        before: Payload up to the opening quote of the text, which it includes.
+        behind: Payload from the closing quote of the text.
 
     Attributes:
-        head: Up to the opening quote of the text, which it includes.
-        tail: From the closing quote of the text.
+        bytes: Size of an event without its text.
     """
 
-    head: bytes
-    tail: bytes
+    __slots__ = ("_head", "_inside", "_joint", "_tail", "bytes")
 
-    def cut(self, data: bytes) -> tuple[list[bytes], bytes]:
-        """The pieces between heads and tails, and what follows the last tail.
+    def __init__(self, before: bytes, behind: bytes) -> None:
+        self._head = _FIELD + before
+        self._tail = behind + _END
+        self._joint = self._tail + self._head
+        self._inside = itemgetter(slice(len(before), -len(behind)))
+        self.bytes = len(self._joint)
 
-        A piece is plain text, or whatever else stood between a head and a tail: whole events, then, of any kind.
+    def text(self, event: bytes) -> str | None:
+        """The text of one whole event, which may be empty; None for an event that is not like this."""
+        if event.startswith(self._head) and event.endswith(self._tail) and len(event) >= self.bytes:
+            return plain_text(event[len(self._head) : -len(self._tail)])
+        return None
 
-        Args:
-            data: Bytes that begin with ``head``.
+    def texts(self, data: bytes) -> tuple[list[bytes], str, bytes] | None:
+        """Text by text of several events, none empty; all of it, ASCII; and the bytes behind the last such event.
+
+        None when not all events up to there are like this.
         """
-        pieces = data[len(self.head) :].split(self.tail + self.head)
-        last, tail, rest = pieces[-1].partition(self.tail)
-        if tail:
-            pieces[-1] = last
-            return pieces, rest
-        pieces.pop()
-        return pieces, self.head + last
+        end = data.rfind(self._tail) + len(self._tail)
+        events = data[len(_FIELD) : end - len(_END)].split(_BETWEEN)
+        pieces: list[bytes] = list(map(self._inside, events))
+        joined = b"".join(pieces)
+        if not all(pieces) or not joined.isascii():
+            return None
+        text = plain_text(joined)
+        if text is None or self._head + self._joint.join(pieces) + self._tail != data[:end]:
+            return None
+        return pieces, text, data[end:]
 
 
 def places(payload: bytes, text: str) -> list[tuple[bytes, bytes]]:
@@ -45,8 +60,11 @@ def places(payload: bytes, text: str) -> list[tuple[bytes, bytes]]:
     raw = text.encode()
     if plain_text(raw) is None:
         return []
-    found = islice(re.finditer(b'"' + re.escape(raw) + b'"', payload), _PLACES)
-    return [(payload[: match.start() + 1], payload[match.end() - 1 :]) for match in found]
+    found: list[tuple[bytes, bytes]] = []
+    at, quoted = -1, b'"%b"' % raw
+    while len(found) < _PLACES and (at := payload.find(quoted, at + 1)) >= 0:
+        found.append((payload[: at + 1], payload[at + 1 + len(raw) :]))
+    return found
 
 
 def plain_text(raw: bytes) -> str | None:
