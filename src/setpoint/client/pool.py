@@ -36,9 +36,12 @@ class Pool:
 
     def take(self) -> Connection | None:
         """The latest used idle connection that is still open, if it is young enough."""
+        idle = self.idle
+        if not idle:
+            return None
         oldest = self._clock.now() - self._limits.idle_s
-        while self.idle:
-            connection = self.idle.pop()
+        while idle:
+            connection = idle.pop()
             if connection.usable and connection.idle_since_s >= oldest:
                 return connection
             connection.abort()
@@ -46,10 +49,11 @@ class Pool:
 
     def give_back(self, connection: Connection) -> None:
         """It may carry another request. The latest used are used first: those a burst left over grow old and close."""
-        self.idle.append(connection)
+        idle = self.idle
+        idle.append(connection)
         oldest = connection.idle_since_s - self._limits.idle_s
-        while self.idle and (len(self.idle) > self._limits.max_idle or self.idle[0].idle_since_s < oldest):
-            self.idle.popleft().abort()
+        while idle and (idle[0].idle_since_s < oldest or len(idle) > self._limits.max_idle):
+            idle.popleft().abort()
 
     async def connect(self) -> Connection:
         """A new connection; the name is resolved once per pool.

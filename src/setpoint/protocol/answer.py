@@ -92,7 +92,7 @@ class AnswerReader:
             read(event, seen, now_s)
         if self._attempts and len(events) == 1 and len(seen.chunk_s) > before >= self._repeats_from:
             self._attempts -= 1
-            self._template = openai.template_of(events[0]) or self._template
+            self._template = openai.template_of(events[0].payload) or self._template
 
     def _feed_repeated(self, template: Template, sse: SSEReader, data: bytes, now_s: float) -> None:
         """Bytes among which are events like the template."""
@@ -104,12 +104,12 @@ class AnswerReader:
                     self.seen.content(text, now_s)
                 return
             if len(data) > 2 * template.bytes:
-                self._feed_many(template, sse, data, now_s)
+                self._feed_many(template, data, now_s)
                 return
         self._feed_events(data, now_s)
 
-    def _feed_many(self, template: Template, sse: SSEReader, data: bytes, now_s: float) -> None:
-        """Several events at once: all like the template up to the last such, or some."""
+    def _feed_many(self, template: Template, data: bytes, now_s: float) -> None:
+        """Several events from the start of one: all like the template up to the last such, or some."""
         found = template.texts(data)
         if found is not None:
             pieces, text, rest = found
@@ -119,9 +119,9 @@ class AnswerReader:
                 self._feed_events(rest, now_s)
             return
         *events, rest = data.split(b"\n\n")
-        for event in events:
+        for event in events:  # between two of them stands a blank line: the reader is always at the start of one
             whole = event + b"\n\n"
-            plain = template.text(whole) if sse.between_events else None
+            plain = template.text(whole)
             if plain is None:
                 self._feed_events(whole, now_s)
             elif plain and not self.overflowed:

@@ -60,19 +60,17 @@ def _only_text(answer: OpenAIAnswer) -> str | None:
     return None if delta.reasoning_content or delta.reasoning else content
 
 
-def template_of(event: Event) -> Template | None:
+def template_of(payload: bytes) -> Template | None:
     """The form of an event that is one piece of visible text and nothing else; None for any other event.
 
     That the text stands where it seems to is shown by another text in its place.
     """
-    if event.name is not None:
-        return None
     try:
-        text = _only_text(openai_answer(event.payload))
+        text = _only_text(openai_answer(payload))
         if text is None:
             return None
         other = text + "."
-        for before, behind in places(event.payload, text):
+        for before, behind in places(payload, text):
             if _only_text(openai_answer(before + other.encode() + behind)) == other:
                 return Template(before, behind)
     except NOT_DECODED:
