@@ -4,6 +4,8 @@ The reader takes what the server sends, not what was asked for: JSON although a 
 although it was not are both read by their content type, or by their first byte where that is missing.
 """
 
+import functools
+
 from setpoint.protocol import anthropic, openai, responses
 from setpoint.protocol.judgement import Answer, Judgement, Observed, judge_status, judge_whole
 from setpoint.protocol.sse import OversizedEvent, SSEReader
@@ -17,6 +19,11 @@ MAX_BODY_BYTES = 64 * 2**20
 MAX_ERROR_BYTES = 64 * 2**10
 ATTEMPTS = 4  # at finding out how the events of a stream repeat, without a success between them
 MANY_BYTES = 2048  # a piece of a stream so long holds several events
+
+
+@functools.lru_cache(maxsize=64)
+def _media_type(content_type: str) -> str:
+    return content_type.split(";", maxsplit=1)[0].strip().lower()
 
 
 class AnswerReader:
@@ -54,7 +61,7 @@ class AnswerReader:
     def response(self, status: int, content_type: str) -> None:
         """The response head: status and content type (may be empty)."""
         self._refused = judge_status(status)
-        kind = content_type.split(";", maxsplit=1)[0].strip().lower()
+        kind = _media_type(content_type)
         if self._refused is not None or kind in ("application/json", "text/html", "text/plain"):
             self._body = []
         elif kind == "text/event-stream":
