@@ -48,8 +48,7 @@ class Answer:
     calls: tuple[Call, ...]
 
 
-@dataclass(slots=True)
-class Observed:
+class Observed(msgspec.Struct):
     """Everything seen of one answer so far; filled by the dialect readers.
 
     Attributes:
@@ -64,18 +63,18 @@ class Observed:
         parts: Visible text, when the caller asked to keep it.
     """
 
-    chunk_s: list[float] = field(default_factory=list)
-    chunk_chars: list[int] = field(default_factory=list)
-    chunk_kinds: list[str] = field(default_factory=list)
+    chunk_s: list[float] = msgspec.field(default_factory=list)
+    chunk_chars: list[int] = msgspec.field(default_factory=list)
+    chunk_kinds: list[str] = msgspec.field(default_factory=list)
     finish_reason: str | None = None
     terminal: bool = False
     error: str | None = None
     malformed: str | None = None
     visible_chars: int = 0
     reasoning_chars: int = 0
-    calls: list[Call] = field(default_factory=list)
-    call_at: dict[int, int] = field(default_factory=dict)
-    open_blocks: set[int] = field(default_factory=set)
+    calls: list[Call] = msgspec.field(default_factory=list)
+    call_at: dict[int, int] = msgspec.field(default_factory=dict)
+    open_blocks: set[int] = msgspec.field(default_factory=set)
     vectors: int = 0
     parts: list[str] | None = None
     prompt_tokens: int | None = None
