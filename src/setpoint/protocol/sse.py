@@ -60,7 +60,9 @@ class SSEReader:
             OversizedEvent: one event exceeds the limit.
         """
         if not self._started:
-            return self._start(chunk)
+            if self._held or not chunk.startswith(b"data:"):
+                return self._start(chunk)
+            self._started = True  # what nearly every stream begins with, and no BOM
         if (
             not self._held
             and not self._lines
@@ -77,9 +79,6 @@ class SSEReader:
         return self._scan(chunk)
 
     def _start(self, chunk: bytes) -> list[Event]:
-        if chunk.startswith(b"data:") and not self._held:  # what nearly every stream begins with, and no BOM
-            self._started = True
-            return self.feed(chunk)
         held = b"".join([*self._held, chunk])
         if len(held) < len(_BOM) and _BOM.startswith(held):
             self._held = [held]
