@@ -4,7 +4,9 @@ Setpoint's client parses, judges and journals every exchange. The others do what
 the stream by lines (and, for aiohttp, also by raw chunks), decode each event with the same decoder, note each arrival,
 check the finish reason. They record nothing. All run in turn, in one process, with the same 32 streams, on uvloop. Two
 rows more have aiohttp on asyncio's own loop, which is what it runs on unless told otherwise; one of them decodes with
-the standard library, as benchmark clients on aiohttp commonly do.
+the standard library, as benchmark clients on aiohttp commonly do. The floor writes the request, reads the answer into
+one buffer and looks at nothing: no client in this language can cost less. Only the client's own process is counted,
+user and system time; the server is another.
 
     request   CPU seconds of one exchange whose single token arrives in one write with the rest of the answer
     answer    the same with 64 tokens in the one write
@@ -20,6 +22,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import httpx
@@ -41,7 +44,7 @@ BODY = Asked(Dialect.CHAT, "null").body([{"role": "user", "content": "word " * 6
 PATH = "/v1/chat/completions"
 TYPE = {"content-type": "application/json"}
 
-One = Callable[[int], Awaitable[int]]
+One = Callable[[int], Awaitable[int | None]]  # tokens of one answer; None where nobody counted
 Load = Callable[[str, Callable[[One], Awaitable[None]]], Coroutine[Any, Any, None]]
 
 
@@ -156,6 +159,42 @@ async def httpx_lines(url: str, load: Callable[[One], Awaitable[None]]) -> None:
         await load(one)
 
 
+class Nothing(asyncio.BufferedProtocol):
+    """Reads into one buffer and looks at nothing but the last bytes of a body."""
+
+    buffer = bytearray(2**18)
+
+    def __init__(self) -> None:
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002 - asyncio's shape
+        return self.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self.buffer[nbytes - 5 : nbytes] == b"0\r\n\r\n":
+            self.done.set_result(None)
+
+
+async def floor(url: str, load: Callable[[One], Awaitable[None]]) -> None:
+    """One write and the reads of its answer: what the kernel and the event loop cost whoever reads them."""
+    loop, where = asyncio.get_running_loop(), urlsplit(url)
+    address = (where.hostname or "", where.port or 80)
+    request = b"POST %b HTTP/1.1\r\nhost: %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
+    request %= (PATH.encode(), where.netloc.encode(), len(BODY), BODY)
+    idle: list[tuple[asyncio.Transport, Nothing]] = []
+
+    async def one(_: int) -> None:
+        transport, nothing = idle.pop() if idle else await loop.create_connection(Nothing, *address)
+        nothing.done = loop.create_future()
+        transport.write(request)
+        await nothing.done
+        idle.append((transport, nothing))
+
+    await load(one)
+    for transport, _ in idle:
+        transport.abort()
+
+
 CLIENTS: dict[str, tuple[Load, Callable[[Coroutine[Any, Any, None]], None]]] = {
     "setpoint": (setpoint, uvloop.run),
     "aiohttp, lines": (aiohttp_lines, uvloop.run),
@@ -163,6 +202,7 @@ CLIENTS: dict[str, tuple[Load, Callable[[Coroutine[Any, Any, None]], None]]] = {
     "aiohttp, lines, asyncio's loop": (aiohttp_lines, asyncio.run),
     "the same with the standard library's json": (aiohttp_json, asyncio.run),
     "httpx, lines": (httpx_lines, uvloop.run),
+    "floor: uvloop, nothing parsed": (floor, uvloop.run),
 }
 
 
@@ -175,7 +215,7 @@ def cpu_of(name: str, url: str, requests: int, tokens: int) -> float:
 
         async def user(count: int) -> None:
             for index in range(count):
-                assert await one(index) == tokens
+                assert await one(index) in (tokens, None)
 
         await asyncio.gather(*(user(1) for _ in range(STREAMS)))
         gc.collect()

@@ -10,6 +10,7 @@ from setpoint.client.connection import Connection
 from setpoint.client.limits import PhaseTimeouts, PoolLimits
 from setpoint.client.pending import Pending, Planned
 from setpoint.client.pool import Pool
+from setpoint.client.watch import Watch
 from setpoint.clock import Clock, MonotonicClock
 from setpoint.errors import TargetError, UsageError
 from setpoint.protocol.judgement import Answer
@@ -59,6 +60,7 @@ class Client:
         tls = tls_context(target) if self._address.tls else None
         self._pool = Pool(self._address, tls, self.limits, self.clock)
         self._active: set[Pending] = set()
+        self._watch = Watch(self._active)
         self._slots = None if self.limits.max_connections is None else asyncio.Semaphore(self.limits.max_connections)
         fields = headers(target.dialect, target.api_key)
         self._head = self._request_head("POST", PATHS[target.dialect], fields)
@@ -86,6 +88,7 @@ class Client:
             keep_text=keep_text,
             loop=asyncio.get_running_loop(),
             now=self.clock.now,
+            watch=self._watch,
         )
         self._active.add(pending)
         try:
@@ -187,6 +190,7 @@ class Client:
     async def close(self) -> None:
         """Closes idle connections and cancels exchanges under way; returns when their sockets are closed."""
         self.cancel_all()
+        self._watch.end()
         await self._pool.close()
 
     def _request_head(self, method: str, path: str, fields: dict[str, str]) -> bytes:

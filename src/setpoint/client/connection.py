@@ -5,6 +5,7 @@ one read brought arrived at one time: they are handed down joined.
 """
 
 import asyncio
+import functools
 from typing import Protocol, cast
 
 import httptools
@@ -57,23 +58,24 @@ class Connection(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_bodiless_bytes", "_clock", "_close_delimited", "_fields", "_framed", "_got_bytes", "_now_s", "_parser",
-        "_pieces", "_sending", "_sink", "_status", "_transport", "exchanges", "idle_since_s", "lost", "open",
+        "_bodiless_bytes", "_clock", "_close_delimited", "_fields", "_got_bytes", "_now_s", "_parser", "_pieces",
+        "_sending", "_sink", "_status", "_transport", "_whole", "exchanges", "idle_since_s", "lost", "on_body", "open",
     )  # fmt: skip
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._transport: asyncio.Transport | None = None
         self._sink: Sink | None = None
-        self._parser = httptools.HttpResponseParser(self)
         self._now_s = 0.0
         self._status = 0
-        self._fields: dict[str, str] = {}
-        self._framed = False  # the headers say where the body ends
+        self._fields: list[tuple[bytes, bytes]] = []
         self._close_delimited = False
         self._got_bytes = False
+        self._whole = False  # the end of the response was read
         self._bodiless_bytes = 0
         self._pieces: list[bytes] = []  # of the body, from the current read
+        self.on_body = self._pieces.append  # httptools calls it once a piece: no call into Python for it
+        self._parser = httptools.HttpResponseParser(self)
         self._sending = False
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.open = False
@@ -92,14 +94,14 @@ class Connection(asyncio.Protocol):
 
     @property
     def busy(self) -> bool:
-        """Whether a response is still awaited."""
-        return self._sink is not None
+        """Whether bytes of a response are still awaited."""
+        return self._sink is not None and not self._whole
 
     def send(self, request: bytes, sink: Sink) -> None:
         """Writes one request; the response goes to ``sink``."""
         assert self._sink is None
         assert self._transport is not None
-        self._sink, self._got_bytes, self._sending, self._bodiless_bytes = sink, False, True, 0
+        self._sink, self._got_bytes, self._sending, self._whole, self._bodiless_bytes = sink, False, True, False, 0
         self.exchanges += 1
         if self._transport.is_closing():
             self._now_s = self._clock.now()
@@ -173,9 +175,12 @@ class Connection(asyncio.Protocol):
             self._garble(f"the response head exceeds {MAX_HEAD_BYTES} bytes")
 
     def _deliver(self) -> None:
-        pieces, self._pieces = self._pieces, []
+        pieces = self._pieces
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        pieces.clear()
+        self._bodiless_bytes = 0
         if self._sink is not None:
-            self._sink.on_body(pieces[0] if len(pieces) == 1 else b"".join(pieces), self._now_s)
+            self._sink.on_body(data, self._now_s)
 
     def eof_received(self) -> bool:
         """The server will send no more."""
@@ -207,33 +212,25 @@ class Connection(asyncio.Protocol):
         """A response begins; a second one to the same request means that the two sides are out of step."""
         if self._sink is None:
             self.abort()
-        self._fields = {}
-        self._framed = False
+        self._fields = []
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A response header."""
-        key = name.decode("latin-1").lower()
-        text = value.decode("latin-1")
-        self._fields[key] = text
-        if key == "content-length" or (key == "transfer-encoding" and text.lower().endswith("chunked")):
-            self._framed = True
+        self._fields.append((name, value))
 
     def on_headers_complete(self) -> None:
         """The head of a final response; informational ones are skipped."""
         self._status = self._parser.get_status_code()
         if self._status >= 200 and self._sink is not None:
-            self._close_delimited = not self._framed and self._status not in (204, 304)
-            self._sink.on_head(self._status, self._fields, self._now_s)
-
-    def on_body(self, data: bytes) -> None:
-        """A piece of the body."""
-        self._bodiless_bytes = 0
-        self._pieces.append(data)
+            fields, framed = _read_fields(tuple(self._fields))
+            self._close_delimited = not framed and self._status not in (204, 304)
+            self._sink.on_head(self._status, fields, self._now_s)
 
     def on_message_complete(self) -> None:
         """The end of the response."""
         if self._status < 200:
             return
+        self._whole = True
         if self._pieces:
             self._deliver()
         sink = self._sink
@@ -244,6 +241,17 @@ class Connection(asyncio.Protocol):
         self.idle_since_s = self._now_s
         if sink is not None:
             sink.on_end(self._now_s)
+
+
+@functools.lru_cache(maxsize=64)  # a server says nearly the same with every answer
+def _read_fields(fields: tuple[tuple[bytes, bytes], ...]) -> tuple[dict[str, str], bool]:
+    """Header fields by lower-case name, and whether they say where the body ends."""
+    texts = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in fields]
+    framed = any(
+        name == "content-length" or (name == "transfer-encoding" and value.lower().endswith("chunked"))
+        for name, value in texts
+    )
+    return dict(texts), framed
 
 
 def _own_fault(error: BaseException | None) -> str:

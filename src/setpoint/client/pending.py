@@ -3,10 +3,12 @@
 import asyncio
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from setpoint.client.connection import Connection
 from setpoint.client.limits import PhaseTimeouts
+from setpoint.client.watch import Watch
 from setpoint.protocol.answer import AnswerReader
 from setpoint.protocol.judgement import Judgement
 from setpoint.records.exchange import ChunkKind, Exchange, Outcome
@@ -17,8 +19,7 @@ _REASONING = ChunkKind.REASONING.value
 LINGER_S = 1.0  # how long a server may keep the body open after the dialect's own end
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
+class Planned(msgspec.Struct, frozen=True):
     """What the schedule says of one request; times on the clock of the client that sends it."""
 
     index: int
@@ -42,10 +43,11 @@ class Pending:
         keep_text: Hold the visible text.
         loop: The running loop.
         now: The clock.
+        watch: Whatever calls ``check`` when a limit could have passed.
     """
 
     __slots__ = (
-        "_loop", "_now", "_timeouts", "_timer", "connected_s", "connection", "done", "done_s", "fields",
+        "_loop", "_now", "_timeouts", "_watch", "connected_s", "connection", "done", "done_s", "fields",
         "headers_s", "judgement", "last_byte_s", "planned", "reader", "reused", "sent_s", "stale", "started_s",
         "status", "terminal_s", "within",
     )  # fmt: skip
@@ -60,6 +62,7 @@ class Pending:
         keep_text: bool,
         loop: asyncio.AbstractEventLoop,
         now: Callable[[], float],
+        watch: Watch,
     ) -> None:
         self.planned = planned
         self.reader = AnswerReader(dialect, keep_text=keep_text)
@@ -81,7 +84,8 @@ class Pending:
         self._timeouts = timeouts
         self._loop = loop
         self._now = now
-        self._timer = loop.call_later(min(timeouts.first_token_s, timeouts.gap_s, timeouts.total_s), self._check)
+        self._watch = watch
+        watch.within(min(timeouts.first_token_s, timeouts.gap_s, timeouts.total_s), loop)
 
     def settled(self) -> bool:
         """Whether the outcome is known."""
@@ -112,16 +116,11 @@ class Pending:
         self.reader.feed(data, now_s)
         if self.terminal_s is None and self.reader.finished:
             self.terminal_s = now_s
-            self._loop.call_soon(self._linger)  # the end of the body mostly comes with the same read
+            if self.connection is not None and self.connection.busy:  # the end of the body did not come with it
+                self._watch.within(LINGER_S, self._loop)
         elif self.reader.overflowed:
             self._abort()
             self._finish(self.reader.end(now_s), now_s)
-
-    def _linger(self) -> None:
-        """The dialect's end was read and the body goes on: not for long."""
-        if not self.settled():
-            self._timer.cancel()
-            self._timer = self._loop.call_later(LINGER_S, self._check)
 
     def on_end(self, now_s: float) -> None:
         """Body complete."""
@@ -171,19 +170,22 @@ class Pending:
         if self.connection is not None:
             self.connection.abort()
 
-    def _check(self) -> None:
-        """The one timer: it fires at the earliest limit that could have passed and moves itself on.
+    def check(self) -> float | None:
+        """Ends the exchange when a limit has passed. Else the seconds until one could have, at most ``gap_s``.
 
-        It never sleeps longer than ``gap_s``: so it is awake within one gap of the first token, whenever that comes.
+        So it is looked at within one gap of the first token, whenever that comes.
         """
         if self.settled():
-            return
+            return None
         now = self._now()
         limits = self._timeouts
-        if self.terminal_s is not None:
+        if self.terminal_s is not None:  # the dialect's end was read and the body goes on: not for long
+            left_s = self.terminal_s + LINGER_S - now
+            if left_s > 0:
+                return left_s
             self._abort()
             self._finish(self.reader.end(now), self.terminal_s)
-            return
+            return None
         seen = self.reader.seen
         if seen.chunk_s:
             phase, deadline = "gap", self.last_byte_s + limits.gap_s
@@ -194,13 +196,12 @@ class Pending:
             phase, deadline = "total", self.started_s + limits.total_s
         if now >= deadline:
             self.fail(Outcome.TIMEOUT, f"{phase.replace('_', ' ')} limit passed", within=phase)
-        else:
-            self._timer = self._loop.call_later(min(deadline - now, limits.gap_s), self._check)
+            return None
+        return min(deadline - now, limits.gap_s)
 
     def _finish(self, judgement: Judgement, now_s: float) -> None:
         if self.judgement is None:
             self.judgement, self.done_s = judgement, now_s
-            self._timer.cancel()
             if not self.done.done():
                 self.done.set_result(None)
 
@@ -215,12 +216,9 @@ class Pending:
         """The finished row, with times since ``origin_s``."""
         assert self.judgement is not None
         seen, planned = self.judgement.observed, self.planned
-        chunks = seen.chunk_s
+        chunks = [moment - origin_s for moment in seen.chunk_s]
         kinds = "".join(seen.chunk_kinds)
-        visible = next((t for t, kind in zip(chunks, kinds, strict=True) if kind != _REASONING), None)
-
-        def since(moment: float | None) -> float | None:
-            return None if moment is None else moment - origin_s
+        hidden = len(kinds) - len(kinds.lstrip(_REASONING))
 
         return Exchange(
             index=planned.index,
@@ -230,14 +228,14 @@ class Pending:
             worker=planned.worker,
             scheduled_s=planned.scheduled_s - origin_s,
             started_s=self.started_s - origin_s,
-            connected_s=since(self.connected_s),
-            sent_s=since(self.sent_s),
-            headers_s=since(self.headers_s),
-            first_token_s=since(chunks[0] if chunks else None),
-            first_visible_s=since(visible),
-            last_token_s=since(chunks[-1] if chunks else None),
+            connected_s=None if self.connected_s is None else self.connected_s - origin_s,
+            sent_s=None if self.sent_s is None else self.sent_s - origin_s,
+            headers_s=None if self.headers_s is None else self.headers_s - origin_s,
+            first_token_s=chunks[0] if chunks else None,
+            first_visible_s=chunks[hidden] if hidden < len(chunks) else None,
+            last_token_s=chunks[-1] if chunks else None,
             done_s=self.done_s - origin_s,
-            chunk_s=[moment - origin_s for moment in chunks],
+            chunk_s=chunks,
             chunk_tokens=seen.chunk_tokens(),
             chunk_kinds=kinds,
             outcome=self.judgement.outcome,

@@ -37,9 +37,12 @@ class Pool:
 
     def take(self) -> Connection | None:
         """The latest used idle connection that is still open, if it is young enough."""
+        idle = self.idle
+        if not idle:
+            return None
         oldest = self._clock.now() - self._limits.idle_s
-        while self.idle:
-            connection = self.idle.pop()
+        while idle:
+            connection = idle.pop()
             if connection.usable and connection.idle_since_s >= oldest:
                 return connection
             connection.abort()
@@ -50,10 +53,11 @@ class Pool:
         if self._ended:
             connection.abort()
             return
-        self.idle.append(connection)
+        idle = self.idle
+        idle.append(connection)
         oldest = connection.idle_since_s - self._limits.idle_s
-        while self.idle and (len(self.idle) > self._limits.max_idle or self.idle[0].idle_since_s < oldest):
-            self.idle.popleft().abort()
+        while idle and (idle[0].idle_since_s < oldest or len(idle) > self._limits.max_idle):
+            idle.popleft().abort()
 
     async def connect(self) -> Connection:
         """A new connection; the name is resolved once, and again after none of its addresses could be reached.

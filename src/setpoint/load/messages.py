@@ -4,7 +4,7 @@ Parent to worker: one ``Job``, then at most a few ``Command``. Worker to parent:
 the last one marked ``final``.
 """
 
-import itertools
+import operator
 import struct
 from collections.abc import Iterator
 from enum import StrEnum
@@ -100,7 +100,7 @@ class Brief(msgspec.Struct, frozen=True, array_like=True):
         if first is not None and last is not None and tokens > 1:
             tpot = (last - first) / (tokens - 1)
         chunks = row.chunk_s
-        gap = max((b - a for a, b in itertools.pairwise(chunks)), default=None)
+        gap = max(map(operator.sub, chunks[1:], chunks), default=None)
         return cls(
             row.index,
             row.session,

@@ -23,6 +23,7 @@ from setpoint.client.client import Client
 from setpoint.client.limits import raise_open_files
 from setpoint.client.pending import Planned
 from setpoint.errors import SetpointError
+from setpoint.load.halt import Halt
 from setpoint.load.messages import Brief, Command, FrameReader, Job, Stop, Tick, frame
 from setpoint.protocol.requests import Message
 from setpoint.records.exchange import Exchange, Outcome
@@ -56,9 +57,9 @@ class Worker:
         self._started = 0
         self._stall_s = 0.0
         self._failure: str | None = None
-        self._closed = asyncio.Event()  # the send window is over: no further turn, no further session of a user
-        self._draining = asyncio.Event()  # told to start nothing more, not even what was planned earlier and is late
-        self._ending = asyncio.Event()
+        self._closed = Halt()  # the send window is over: no further turn, no further session of a user
+        self._draining = Halt()  # told to start nothing more, not even what was planned earlier and is late
+        self._ending = Halt()
         self._cpu_s = time.process_time()
 
     def _now(self) -> float:
@@ -118,7 +119,7 @@ class Worker:
                 return
             await self._converse(session, index, self._now(), opening)
 
-    async def _until(self, moment_s: float, stop: asyncio.Event | None = None) -> bool:
+    async def _until(self, moment_s: float, stop: Halt | None = None) -> bool:
         """Waits for a time since the origin; False when told to start nothing more (or when ``stop`` is set).
 
         The loop's timers count whole milliseconds and may ring early: what is left is turned over, so that no send
@@ -129,8 +130,7 @@ class Worker:
             if delay_s < TIMER_S:
                 await asyncio.sleep(0)
                 continue
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), delay_s - TIMER_S / 2)
+            await stop.wait(delay_s - TIMER_S / 2)
         return not stop.is_set()
 
     async def _at(self, moment_s: float, action: Any, *arguments: object) -> None:  # noqa: ANN401

@@ -3,6 +3,8 @@
 import json
 from dataclasses import dataclass, field
 
+import msgspec
+
 from setpoint.records.exchange import ChunkKind, Outcome
 
 # Finish reasons by what they mean for the user. Anything else that is set counts as a normal end.
@@ -46,8 +48,7 @@ class Answer:
     calls: tuple[Call, ...]
 
 
-@dataclass(slots=True)
-class Observed:
+class Observed(msgspec.Struct):
     """Everything seen of one answer so far; filled by the dialect readers.
 
     Attributes:
@@ -62,18 +63,18 @@ class Observed:
         parts: Visible text, when the caller asked to keep it.
     """
 
-    chunk_s: list[float] = field(default_factory=list)
-    chunk_chars: list[int] = field(default_factory=list)
-    chunk_kinds: list[str] = field(default_factory=list)
+    chunk_s: list[float] = msgspec.field(default_factory=list)
+    chunk_chars: list[int] = msgspec.field(default_factory=list)
+    chunk_kinds: list[str] = msgspec.field(default_factory=list)
     finish_reason: str | None = None
     terminal: bool = False
     error: str | None = None
     malformed: str | None = None
     visible_chars: int = 0
     reasoning_chars: int = 0
-    calls: list[Call] = field(default_factory=list)
-    call_at: dict[int, int] = field(default_factory=dict)
-    open_blocks: set[int] = field(default_factory=set)
+    calls: list[Call] = msgspec.field(default_factory=list)
+    call_at: dict[int, int] = msgspec.field(default_factory=dict)
+    open_blocks: set[int] = msgspec.field(default_factory=set)
     vectors: int = 0
     parts: list[str] | None = None
     prompt_tokens: int | None = None
@@ -92,6 +93,15 @@ class Observed:
         self.chunk_s.append(now_s)
         self.chunk_chars.append(chars)
         self.chunk_kinds.append(_CONTENT)
+        if self.parts is not None:
+            self.parts.append(text)
+
+    def contents(self, pieces: list[bytes], text: str, now_s: float) -> None:
+        """Several pieces of visible text that came at once, none empty; ``text`` is all of them, ASCII."""
+        self.visible_chars += len(text)
+        self.chunk_s += [now_s] * len(pieces)
+        self.chunk_chars += map(len, pieces)
+        self.chunk_kinds += _CONTENT * len(pieces)
         if self.parts is not None:
             self.parts.append(text)
 
@@ -128,8 +138,7 @@ class Observed:
         return tokens
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(msgspec.Struct, frozen=True):
     """The verdict on one answer.
 
     Attributes:

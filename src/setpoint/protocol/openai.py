@@ -4,6 +4,7 @@ import msgspec
 
 from setpoint.protocol.judgement import Call, Observed
 from setpoint.protocol.sse import Event
+from setpoint.protocol.template import Template, places
 from setpoint.protocol.wire import (
     NOT_DECODED,
     Choice,
@@ -35,26 +36,46 @@ def read_event(event: Event, seen: Observed, now_s: float) -> None:
         elif seen.malformed is None:
             seen.malformed = f"an event is not the protocol: {_reason(error)}"
         return
-    if not _read_token(answer, seen, now_s):
+    text = _only_text(answer)
+    if text is None:
         read_answer(answer, seen, now_s)
+    else:
+        seen.content(text, now_s)
 
 
-def _read_token(answer: OpenAIAnswer, seen: Observed, now_s: float) -> bool:
-    """The commonest event by far, one piece of visible text and nothing else, without a detour; False for any other."""
+def _only_text(answer: OpenAIAnswer) -> str | None:
+    """The text of the commonest event by far: one piece of visible text and nothing else. None for any other."""
     choices = answer.choices
     if not choices or len(choices) != 1 or answer.usage is not None or answer.error is not None:
-        return False
+        return None
     choice = choices[0]
+    if choice.finish_reason is not None or answer.timings is not None or answer.data is not None:
+        return None
     delta = choice.delta
-    if delta is None or choice.finish_reason is not None or answer.timings is not None or answer.data is not None:
-        return False
+    if delta is None:
+        return choice.text or None if choice.message is None else None
     content = delta.content
     if type(content) is not str or not content or delta.tool_calls or delta.refusal:
-        return False
-    if delta.reasoning_content or delta.reasoning:
-        return False
-    seen.content(content, now_s)
-    return True
+        return None
+    return None if delta.reasoning_content or delta.reasoning else content
+
+
+def template_of(payload: bytes) -> Template | None:
+    """The form of an event that is one piece of visible text and nothing else; None for any other event.
+
+    That the text stands where it seems to is shown by another text in its place.
+    """
+    try:
+        text = _only_text(openai_answer(payload))
+        if text is None:
+            return None
+        other = text + "."
+        for before, behind in places(payload, text):
+            if _only_text(openai_answer(before + other.encode() + behind)) == other:
+                return Template(before, behind)
+    except NOT_DECODED:
+        pass
+    return None
 
 
 def read_body(body: bytes, seen: Observed, now_s: float) -> None:

@@ -48,6 +48,11 @@ class SSEReader:
         self._started = False
         self._max = max_event_bytes
 
+    @property
+    def between_events(self) -> bool:
+        """Whether all that was fed is whole events, and nothing that follows belongs to it."""
+        return not (self._held or self._lines or self._skip_lf) and self._name is None and self._started
+
     def feed(self, chunk: bytes) -> list[Event]:
         """Events completed by this chunk.
 
@@ -55,7 +60,9 @@ class SSEReader:
             OversizedEvent: one event exceeds the limit.
         """
         if not self._started:
-            return self._start(chunk)
+            if self._held or not chunk.startswith(b"data:"):
+                return self._start(chunk)
+            self._started = True  # what nearly every stream begins with, and no BOM
         if (
             not self._held
             and not self._lines
