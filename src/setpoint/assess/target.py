@@ -77,6 +77,8 @@ class OpenTarget:
         sampler: Reads its signals.
         alive: Whether it has died; None when nobody can tell.
         local: Whether the engine runs here under our guard.
+        restart: Starts the engine afresh behind the same address; None where it is not ours to restart.
+        pid: Tells the engine's main process; None where it is not known.
     """
 
     target: Target
@@ -84,6 +86,8 @@ class OpenTarget:
     sampler: Sampler
     alive: Alive | None
     local: bool
+    restart: Callable[[], None] | None = None
+    pid: Callable[[], int] | None = None
 
 
 @contextlib.contextmanager
@@ -162,9 +166,12 @@ def _local(
     )  # fmt: skip
     with running:
         note(f"{engine.name} answers on {running.target.base_url} after {running.started_s['first_token']:.1f} s")
-        host = host_sampler(running.pid)
+        host = host_sampler(lambda: running.pid)
         sampler = SignalSampler(running.target, engine.name, host=host, gpu_url=options.gpu_metrics_url)
-        yield OpenTarget(running.target, running.pins, sampler, running.death, local=True)
+        yield OpenTarget(
+            running.target, running.pins, sampler, running.death, local=True, restart=running.restart,
+            pid=lambda: running.pid,
+        )  # fmt: skip
 
 
 def hardware() -> str:
