@@ -15,6 +15,7 @@ from setpoint.client.check import check, resolve_model
 from setpoint.engines.environments import checkpoint_of
 from setpoint.engines.files import home, sha256_of
 from setpoint.engines.host import host_sampler
+from setpoint.engines.nvml import load_nvml, nvml_sampler
 from setpoint.engines.registry import engine_named
 from setpoint.engines.remote import describe
 from setpoint.engines.signals import SignalSampler
@@ -167,7 +168,8 @@ def _local(
     with running:
         note(f"{engine.name} answers on {running.target.base_url} after {running.started_s['first_token']:.1f} s")
         host = host_sampler(lambda: running.pid)
-        sampler = SignalSampler(running.target, engine.name, host=host, gpu_url=options.gpu_metrics_url)
+        gpu = nvml_sampler(load_nvml(), lambda: running.pid)
+        sampler = SignalSampler(running.target, engine.name, host=host, gpu=gpu, gpu_url=options.gpu_metrics_url)
         yield OpenTarget(
             running.target, running.pins, sampler, running.death, local=True, restart=running.restart,
             pid=lambda: running.pid,

@@ -20,6 +20,7 @@ BEFORE_S = 1.0  # signals are read from half a second before the first send
 SLOT_FLAGS = ("max_num_seqs", "n_parallel", "max_running_requests", "max_batch_size", "slots")
 PARALLEL_FLAGS = ("tensor_parallel_size", "tp_size", "tp")
 CPU_ENGINES = ("llamacpp", "ollama")
+NEVER_PREEMPT = ("llamacpp",)  # a full KV cache ends requests with an error, or refuses them (server-context.cpp)
 
 
 @dataclass(frozen=True)
@@ -217,6 +218,11 @@ class Observation:
         """Whether the engine's CPU time is its model's, so that it says nothing about its front end."""
         version = str(self.pins.get("engine_version") or "")
         return self.pins.get("engine") in CPU_ENGINES or "cpu" in version
+
+    @property
+    def never_preempts(self) -> bool:
+        """Whether the engine is one that takes no running request's place in the KV cache away."""
+        return self.pins.get("engine") in NEVER_PREEMPT
 
     def _flag(self, names: tuple[str, ...]) -> int | None:
         flags = self.pins.get("engine_flags") or {}

@@ -55,6 +55,8 @@ def _queue_at_both_loads(e: Evidence) -> tuple[float, float] | None:
 
 def preempts(e: Evidence) -> Check:
     """Running requests lose their place in the KV cache."""
+    if e.subject.never_preempts:
+        return Check(False, "this engine never preempts: requests that its KV cache cannot hold fail", needed=True)
     found = e.subject.growth("preemptions")
     if found is None:
         return Check(None, "whether the engine preempts", needed=True)

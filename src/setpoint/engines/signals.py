@@ -89,6 +89,7 @@ class SignalSampler:
         target: With its metrics URL.
         engine: Name of the engine; recognised from its series when None.
         host: Reads signals of the host, beside the engine's.
+        gpu: Reads signals of the GPUs here; what a DCGM exporter tells counts before it.
         gpu_url: Where a DCGM exporter is; its series are also found on the engine's own page.
         now: The monotonic clock.
     """
@@ -99,12 +100,14 @@ class SignalSampler:
         engine: str | None = None,
         *,
         host: Callable[[float], list[SignalRow]] | None = None,
+        gpu: Callable[[float], list[SignalRow]] | None = None,
         gpu_url: str | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.engine = engine if engine in SERIES else None
         self._target = target
         self._host = host
+        self._gpu = gpu
         self._gpu_url = gpu_url
         self._now = now
 
@@ -118,6 +121,10 @@ class SignalSampler:
             scrapes.append(self._scrape_gpu(self._gpu_url, origin_s))
         for found in await asyncio.gather(*scrapes):  # together: one that hangs takes no time from the other
             rows += found
+        if self._gpu is not None:
+            told = {row.signal for row in rows if row.state is SignalState.OK}
+            rows = [row for row in rows if row.state is SignalState.OK or not row.signal.startswith("gpu_")]
+            rows += [row for row in self._gpu(self._now() - origin_s) if row.signal not in told]
         return rows
 
     async def _read(self, url: str) -> Samples:

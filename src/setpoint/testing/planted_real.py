@@ -15,7 +15,7 @@ _SMALL: dict[str, Any] = {"prompt_tokens": {"min": 40, "p50": 50, "max": 70}, "o
 
 def _real(
     name: str, causes: tuple[str, ...], traffic: dict[str, Any], promises: tuple[str, ...], **more: Any
-) -> Planted:  # noqa: ANN401 - of Planted
+) -> Planted:
     return Planted(name, causes, more.pop("flags", {}), _SMALL | traffic, promises, engine="llamacpp", **more)
 
 
@@ -25,7 +25,7 @@ PLANTED_REAL: dict[str, Planted] = {
         _real("nothing", (), {"arrivals": _ONE_USER}, ("p90 ttft <= 5 s", "p90 tpot <= 1 s", "answered >= 95%")),
         _real("one_slot", ("queueing",), {"arrivals": _FOUR_USERS}, ("p90 ttft <= 700 ms",), flags={"n_parallel": "1"}),
         _real(
-            "tiny_kv", ("kv_pressure",), {"arrivals": _FOUR_USERS, "output_tokens": 64}, ("answered >= 95%",),
+            "tiny_kv", ("kv_pressure",), {"class": "batch", "arrivals": _FOUR_USERS, "output_tokens": 64}, ("answered >= 95%",),
             flags={"n_ctx": "256", "kv_unified": "true"},
         ),
         _real(
