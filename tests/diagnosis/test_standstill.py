@@ -47,7 +47,8 @@ def test_an_engine_that_did_nothing_for_seconds_and_then_went_on_was_wedged() ->
     assert frozen.standstills == [(pytest.approx(BEGIN, abs=0.2), pytest.approx(END, abs=0.2))]
     result = found(frozen)
     assert [f.name for f in result.supported] == ["wedged"]
-    assert dict(result.attribution[0].causes) == {"silence": len(frozen.table.ttft_s[frozen.table.ttft_s > 1.0])}
+    late = int((frozen.table.first_visible_s - frozen.table.scheduled_s > 1.0).sum())
+    assert dict(result.attribution[0].causes) == {"silence": late}
 
 
 @pytest.mark.parametrize(("used", "waited"), [(0.9, 0.0), (0.0, 0.9)])

@@ -19,19 +19,29 @@ Series = tuple[Floats, Floats]  # times, values of a counter
 
 
 def silences(table: ExchangeTable, gap_ends_s: Floats) -> list[Span]:
-    """Spans of at least ``SILENT_S`` without a token for anybody while a request was open, in order of time."""
+    """Spans of at least ``SILENT_S`` without a token for anybody while some request was open, in order of time."""
     sent = ~np.isnan(table.sent_s)
     if not sent.any():
         return []
-    spoken = np.concatenate([table.first_token_s, table.last_token_s, gap_ends_s, [float(table.done_s.max())]])
+    begun, done = table.sent_s[sent], table.done_s[sent]
+    spoken = np.concatenate([table.first_token_s, table.last_token_s, gap_ends_s, [begun.min(), done.max()]])
     spoken = np.unique(spoken[~np.isnan(spoken)])
-    begins = np.concatenate([[float(table.sent_s[sent].min())], spoken[:-1]])
     out = []
-    for at in np.flatnonzero(spoken - begins >= SILENT_S):
-        begin, end = float(begins[at]), float(spoken[at])
-        opened = table.sent_s[sent & (table.sent_s < end) & (table.done_s > begin)]
-        if len(opened) and end - max(begin, float(opened.min())) >= SILENT_S:
-            out.append((max(begin, float(opened.min())), end))
+    for at in np.flatnonzero(np.diff(spoken) >= SILENT_S):
+        begin, end = spoken[at], spoken[at + 1]
+        inside = (begun < end) & (done > begin)
+        out += _merged(np.maximum(begun[inside], begin), np.minimum(done[inside], end))
+    return [(a, b) for a, b in out if b - a >= SILENT_S]
+
+
+def _merged(begins_s: Floats, ends_s: Floats) -> list[Span]:
+    """The union of intervals, as intervals that do not touch."""
+    out: list[Span] = []
+    for begin, end in sorted(zip(begins_s.tolist(), ends_s.tolist(), strict=True)):
+        if out and begin <= out[-1][1]:
+            out[-1] = out[-1][0], max(out[-1][1], end)
+        else:
+            out.append((begin, end))
     return out
 
 
