@@ -99,7 +99,7 @@ def test_a_probe_that_the_budget_cannot_pay_is_not_run_and_says_its_price(cold: 
 
 
 def test_probes_stop_when_all_is_decided(cold: OpenTarget, tmp_path: Path) -> None:
-    kept = CARD.model_copy(update={"promises": CARD.promises[:0]})
+    kept = Workload.model_validate(CARD.model_dump(mode="json", by_alias=True) | {"promises": ["p90 ttft <= 30 s"]})
     done = diagnose_target(replace(bench(cold, tmp_path), card=kept), budget_s=60.0)
     assert len(done.records) == 1
     assert done.not_run == {}

@@ -103,8 +103,8 @@ def _next(
 ) -> Probe | None:
     """The next probe worth running; notes why the others are not."""
     wanted = out.diagnosis.wanted
-    if any(f.name == "wedged" for f in out.diagnosis.supported):
-        wanted = ("canary",)  # a wedged engine answers no other
+    if any(f.name == "wedged" for f in out.diagnosis.supported) and not _alive(out.records):
+        wanted = ("canary",)  # an engine that is still wedged answers no other
     for name in wanted:
         if name in tried:
             continue
@@ -119,6 +119,12 @@ def _next(
             out.not_run.pop(name, None)
             return probe
     return None
+
+
+def _alive(records: list[RunRecord]) -> bool:
+    """Whether a canary was sent and answered: an engine that stood still for a while can be probed further."""
+    canaries = [r for r in records if r.meta.pins.get("probe") == "canary"]
+    return any(Observation.from_record(r).table.answered.any() for r in canaries)
 
 
 def run_probe(
