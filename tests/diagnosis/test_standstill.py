@@ -44,7 +44,8 @@ def verdict(diagnosis: Diagnosis, name: str) -> Conclusion:
 
 def test_an_engine_that_did_nothing_for_seconds_and_then_went_on_was_wedged() -> None:
     frozen = subject(0.0, 0.0)
-    assert frozen.standstills == [(pytest.approx(BEGIN, abs=0.2), pytest.approx(END, abs=0.2))]
+    ((begin, end),) = frozen.standstills
+    assert (begin, end) == pytest.approx((BEGIN, END), abs=0.2)
     result = found(frozen)
     assert [f.name for f in result.supported] == ["wedged"]
     late = int((frozen.table.first_visible_s - frozen.table.scheduled_s > 1.0).sum())
