@@ -160,6 +160,30 @@ def test_a_database_of_something_else_is_refused(tmp_path: Path) -> None:
         read_nsight(tmp_path / "b.sqlite")
 
 
+def test_an_export_with_a_kernel_that_never_ended_is_refused(tmp_path: Path) -> None:
+    path = nsight(tmp_path / "report.sqlite")
+    with sqlite3.connect(path) as base:
+        base.execute("INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (20000, NULL, 0, 7, 1)")
+    base.close()
+    with pytest.raises(UsageError, match="an end"):
+        read_nsight(path)
+
+
+@pytest.mark.parametrize("shapes", [None, 7, ["x", "y"], [["a", "b"], ["b", "c"]], [[4], [4]], [[2, 3], [4, 5]]])
+def test_shapes_that_are_none_leave_the_bound_unknown(tmp_path: Path, shapes: object) -> None:
+    operator = {
+        "ph": "X",
+        "cat": "cpu_op",
+        "name": "aten::mm",
+        "ts": 0,
+        "dur": 1,
+        "args": {"External id": 1, "Input Dims": shapes, "Input type": shapes},
+    }
+    kernel = {"ph": "X", "cat": "kernel", "name": "gemm", "ts": 5, "dur": 2, "args": {"External id": 1}}
+    (found,) = read_kineto(trace(tmp_path / "t.json", [operator, kernel]))
+    assert found.flops is None
+
+
 def test_the_verb_prints_a_table_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = trace(tmp_path / "t.json", EVENTS)
     assert run(["profile", str(path), "--tflops", "1000", "--gb-per-s", "4000"]) == 0

@@ -1,10 +1,7 @@
 """Diagnosis of a live target: the card's own traffic, then the probes that can still decide something."""
 
-import contextlib
 import secrets
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 import msgspec
@@ -17,7 +14,7 @@ from setpoint.diagnosis.evidence import Evidence
 from setpoint.diagnosis.observation import Observation
 from setpoint.diagnosis.probe import Conditions, Probe
 from setpoint.diagnosis.probes import PROBES
-from setpoint.errors import TargetError
+from setpoint.errors import TargetError, UsageError
 from setpoint.load.runner import Outcome, run
 from setpoint.load.spec import LoadSpec
 from setpoint.records.files import replace_bytes
@@ -28,8 +25,6 @@ from setpoint.workload.card import Replay
 SUBJECT_SHARE = 0.4  # of the budget
 LEAST_SUBJECT_S = 5.0
 LEAST_PATIENCE_S = 5.0
-
-Reopen = Callable[[], AbstractContextManager[OpenTarget]]
 
 
 @dataclass(slots=True)
@@ -49,16 +44,13 @@ class Diagnosed:
     interrupted: bool = False
 
 
-def diagnose_target(
-    bench: Bench, *, budget_s: float, direct: OpenTarget | None = None, reopen: Reopen | None = None
-) -> Diagnosed:
+def diagnose_target(bench: Bench, *, budget_s: float, direct: OpenTarget | None = None) -> Diagnosed:
     """Runs the card's traffic, then probes until every hypothesis is decided or the budget is spent.
 
     Args:
         bench: Card, target and where records go.
         budget_s: Bound on all measurement.
         direct: The engine itself, where the bench's target is a gateway in front of it.
-        reopen: Starts the engine afresh, where it can be.
 
     Raises:
         UsageError: the card sends nothing.
@@ -69,17 +61,17 @@ def diagnose_target(
     length_s = min(bench.card.traffic.duration, max(SUBJECT_SHARE * budget_s, LEAST_SUBJECT_S))
     outcome = bench.one(duration_s=length_s, series=Series(id=series, kind="diagnose", step=0))
     records, runs = [outcome.record], [Observation.from_record(outcome.record)]
-    conditions = _conditions(bench, runs[0])
+    conditions = conditions_of(bench, runs[0])
     out = Diagnosed(diagnose(Evidence(runs[0])), records, interrupted=outcome.interrupted)
     tried: set[str] = set()
     while not out.interrupted:
-        probe = _next(out, bench, conditions, tried, deadline_s - time.monotonic(), direct, reopen)
+        probe = _next(out, bench, conditions, tried, deadline_s - time.monotonic(), direct)
         if probe is None:
             break
         tried.add(probe.name)
         bench.note(f"probe: {probe.title.lower()}")
         try:
-            made = _run(bench, probe, conditions, Series(id=series, kind="diagnose", step=len(records)), direct, reopen)
+            made = run_probe(bench, probe, conditions, Series(id=series, kind="diagnose", step=len(records)), direct)
         except TargetError as error:
             out.not_run[probe.name] = error.message
             continue
@@ -108,20 +100,19 @@ def _next(
     tried: set[str],
     left_s: float,
     direct: OpenTarget | None,
-    reopen: Reopen | None,
 ) -> Probe | None:
     """The next probe worth running; notes why the others are not."""
     wanted = out.diagnosis.wanted
-    if any(f.name == "wedged" for f in out.diagnosis.supported):
-        wanted = ("canary",)  # a wedged engine answers no other
+    if any(f.name == "wedged" for f in out.diagnosis.supported) and not _alive(out.records):
+        wanted = ("canary",)  # an engine that is still wedged answers no other
     for name in wanted:
         if name in tried:
             continue
         probe = PROBES[name]
         if probe.direct and direct is None:
             out.not_run[name] = "the engine's own address is not known (--direct URL)"
-        elif name == "repeat" and reopen is None:
-            out.not_run[name] = "the engine was not started here: it cannot be restarted"
+        elif probe.restarts and bench.opened.restart is None:
+            out.not_run[name] = "unsupported: the engine was not started here, and is not ours to restart"
         elif (cost_s := probe.cost_s(bench.card, conditions)) > left_s:
             out.not_run[name] = f"it takes about {cost_s:.0f} s, and {max(left_s, 0):.0f} s are left of the budget"
         else:
@@ -130,42 +121,51 @@ def _next(
     return None
 
 
-def _run(
-    bench: Bench,
-    probe: Probe,
-    conditions: Conditions,
-    series: Series,
-    direct: OpenTarget | None,
-    reopen: Reopen | None,
+def _alive(records: list[RunRecord]) -> bool:
+    """Whether a canary was sent and answered: an engine that stood still for a while can be probed further."""
+    canaries = [r for r in records if r.meta.pins.get("probe") == "canary"]
+    return any(Observation.from_record(r).table.answered.any() for r in canaries)
+
+
+def run_probe(
+    bench: Bench, probe: Probe, conditions: Conditions, series: Series, direct: OpenTarget | None = None
 ) -> Outcome:
-    with contextlib.ExitStack() as stack:
-        opened = bench.opened
-        if probe.direct:
-            assert direct is not None
-            opened = direct
-        if probe.name == "repeat":
-            assert reopen is not None
-            opened = stack.enter_context(reopen())
-        schedule = probe.schedule(bench.card, conditions)
-        longest = max(t.output_tokens for s in schedule.sessions for t in s.turns)
-        spec = LoadSpec(
-            card=bench.card.model_copy(update={"promises": ()}),  # nothing is promised under a probe
-            schedule=schedule,
-            target=opened.target,
-            label=f"probe {probe.name}",
-            engine={**opened.pins, "probe": probe.name},
-            warmup_requests=probe.warmup_requests,
-            workers=1,
-            timeouts=bench.timeouts,
-            drain_s=probe.deadline_s or max(LEAST_PATIENCE_S, 4 * conditions.answer_s(longest)),
-            series=series,
-            alive=opened.alive,
-        )
-        writer = bench.store.create(bench.card.name)
-        return run(spec, writer, listen=bench.listen, sampler=opened.sampler)
+    """One probe as a run of its own.
+
+    Raises:
+        TargetError: the target does not answer.
+        EngineError: it was restarted and did not come back.
+        UsageError: the probe needs a restart, or the engine's own address, and there is none.
+    """
+    opened = bench.opened
+    if probe.direct:
+        if direct is None:
+            raise UsageError("The engine's own address is not known.", fix="Give --direct URL.")
+        opened = direct
+    if probe.restarts:
+        if opened.restart is None:
+            raise UsageError("The engine was not started here.", fix="Let Setpoint start it.")
+        opened.restart()
+    schedule = probe.schedule(bench.card, conditions)
+    longest = max(t.output_tokens for s in schedule.sessions for t in s.turns)
+    spec = LoadSpec(
+        card=bench.card.model_copy(update={"promises": ()}),  # nothing is promised under a probe
+        schedule=schedule,
+        target=opened.target,
+        label=f"probe {probe.name}",
+        engine={**opened.pins, "probe": probe.name},
+        warmup_requests=probe.warmup_requests,
+        workers=1,
+        timeouts=bench.timeouts,
+        drain_s=probe.deadline_s or max(LEAST_PATIENCE_S, 4 * conditions.answer_s(longest)),
+        series=series,
+        alive=opened.alive,
+    )
+    writer = bench.store.create(bench.card.name)
+    return run(spec, writer, listen=bench.listen, sampler=opened.sampler)
 
 
-def _conditions(bench: Bench, subject: Observation) -> Conditions:
+def conditions_of(bench: Bench, subject: Observation) -> Conditions:
     """Planned from the fastest of what was seen: a probe meets less company than the subject did."""
     waits = subject.wait_s[~np.isnan(subject.wait_s)]
     gaps = subject.table.gap_s

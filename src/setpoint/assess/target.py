@@ -15,6 +15,7 @@ from setpoint.client.check import check, resolve_model
 from setpoint.engines.environments import checkpoint_of
 from setpoint.engines.files import home, sha256_of
 from setpoint.engines.host import host_sampler
+from setpoint.engines.nvml import load_nvml, nvml_sampler
 from setpoint.engines.registry import engine_named
 from setpoint.engines.remote import describe
 from setpoint.engines.signals import SignalSampler
@@ -77,6 +78,8 @@ class OpenTarget:
         sampler: Reads its signals.
         alive: Whether it has died; None when nobody can tell.
         local: Whether the engine runs here under our guard.
+        restart: Starts the engine afresh behind the same address; None where it is not ours to restart.
+        pid: Tells the engine's main process; None where it is not known.
     """
 
     target: Target
@@ -84,6 +87,8 @@ class OpenTarget:
     sampler: Sampler
     alive: Alive | None
     local: bool
+    restart: Callable[[], None] | None = None
+    pid: Callable[[], int] | None = None
 
 
 @contextlib.contextmanager
@@ -162,9 +167,13 @@ def _local(
     )  # fmt: skip
     with running:
         note(f"{engine.name} answers on {running.target.base_url} after {running.started_s['first_token']:.1f} s")
-        host = host_sampler(running.pid)
-        sampler = SignalSampler(running.target, engine.name, host=host, gpu_url=options.gpu_metrics_url)
-        yield OpenTarget(running.target, running.pins, sampler, running.death, local=True)
+        host = host_sampler(lambda: running.pid)
+        gpu = nvml_sampler(load_nvml(), lambda: running.pid)
+        sampler = SignalSampler(running.target, engine.name, host=host, gpu=gpu, gpu_url=options.gpu_metrics_url)
+        yield OpenTarget(
+            running.target, running.pins, sampler, running.death, local=True, restart=running.restart,
+            pid=lambda: running.pid,
+        )  # fmt: skip
 
 
 def hardware() -> str:

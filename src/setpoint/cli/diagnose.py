@@ -1,7 +1,5 @@
 """``setpoint diagnose``: why promises are broken, proved by probes."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +12,6 @@ from setpoint.errors import UsageError
 
 if TYPE_CHECKING:
     from setpoint.assess.probe import Diagnosed
-    from setpoint.assess.target import OpenTarget
     from setpoint.diagnosis.diagnosis import Diagnosis
 
 BUDGET_S = 120.0
@@ -125,16 +122,11 @@ def _live(
         if direct is not None:
             engine = stack.enter_context(open_target(card, replace(chosen, url=direct), note=note))
 
-        @contextmanager
-        def reopen() -> "Iterator[OpenTarget]":
-            with open_target(card, replace(chosen, port=None), note=note) as fresh:
-                yield fresh
-
         bench = Bench(
             card=card, folder=str(card_path.parent), opened=opened, store=RunStore(runs), seed=seed, workers=workers,
             listen=reporter.run, note=note,
         )  # fmt: skip
-        return diagnose_target(bench, budget_s=budget_s, direct=engine, reopen=reopen if opened.local else None)
+        return diagnose_target(bench, budget_s=budget_s, direct=engine)
 
 
 def _show(found: "Diagnosis", not_run: dict[str, str], *, json: bool) -> None:

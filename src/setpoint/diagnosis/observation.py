@@ -9,7 +9,9 @@ import numpy as np
 import polars as pl
 
 from setpoint.diagnosis.concurrency import Concurrency
+from setpoint.diagnosis.standstill import Span, standstills
 from setpoint.metrics.table import ExchangeTable, Floats, Mask
+from setpoint.protocol.wire import CONTEXT_FULL
 from setpoint.records.record import RunRecord
 from setpoint.records.signal import SignalState
 from setpoint.workload.card import Workload
@@ -18,6 +20,7 @@ BEFORE_S = 1.0  # signals are read from half a second before the first send
 SLOT_FLAGS = ("max_num_seqs", "n_parallel", "max_running_requests", "max_batch_size", "slots")
 PARALLEL_FLAGS = ("tensor_parallel_size", "tp_size", "tp")
 CPU_ENGINES = ("llamacpp", "ollama")
+NEVER_PREEMPT = ("llamacpp",)  # a full KV cache ends requests with an error, or refuses them (server-context.cpp)
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,7 @@ class Observation:
         client: The client certificate; empty without one.
         cores: Logical cores of the client's machine; None when unknown.
         server_prefill_s: Prefill time by the server's own clock, one an exchange; NaN where it did not say.
+        errors: Short reason of each exchange that failed, "" of the others; empty when they were not recorded.
     """
 
     run: str
@@ -58,6 +62,7 @@ class Observation:
     client: Mapping[str, Any]
     cores: int | None
     server_prefill_s: Floats
+    errors: tuple[str, ...] = ()
 
     @classmethod
     def from_record(cls, record: RunRecord) -> "Observation":
@@ -68,8 +73,9 @@ class Observation:
         """
         meta = record.meta
         table = ExchangeTable.from_record(record).measured
-        extra = record.exchanges(["index", "warmup", "server_prefill_s"]).filter(~pl.col("warmup"))
+        extra = record.exchanges(["index", "warmup", "server_prefill_s", "error"]).filter(~pl.col("warmup"))
         prefill = dict(zip(extra["index"].to_list(), extra["server_prefill_s"].to_list(), strict=True))
+        errors = dict(zip(extra["index"].to_list(), extra["error"].to_list(), strict=True))
         try:
             card = Workload.model_validate(meta.card)
         except ValueError:
@@ -84,6 +90,7 @@ class Observation:
             client=meta.client or {},
             cores=meta.environment.get("cores_logical"),
             server_prefill_s=np.array([_number(prefill.get(int(i))) for i in table.index], dtype=np.float64),
+            errors=tuple(str(errors.get(int(i)) or "") for i in table.index),
         )
 
     # time
@@ -152,6 +159,19 @@ class Observation:
         """Exchanges whose wait no other exchange overlapped."""
         return np.asarray(self.in_flight.touching(self.table.sent_s, self.table.first_token_s) == 1, dtype=np.bool_)
 
+    @cached_property
+    def cache_full(self) -> Mask:
+        """Exchanges that failed because the engine's KV cache was full, by what the server said."""
+        found = [CONTEXT_FULL in error for error in self.errors] or [False] * len(self.table)
+        return self.table.failed & np.array(found, dtype=np.bool_)
+
+    @cached_property
+    def standstills(self) -> list[Span]:
+        """Spans in which the engine stood still, as far as its CPU time was read."""
+        work = [self.signals.get(name) for name in ("engine_cpu_time", "engine_cpu_wait")]
+        series = [(w.times_s, w.values) for w in work if w is not None]
+        return standstills(self.table, self.gap_ends_s, series if len(series) == len(work) else [])
+
     # signals
 
     def mean(self, name: str) -> float | None:
@@ -198,6 +218,11 @@ class Observation:
         """Whether the engine's CPU time is its model's, so that it says nothing about its front end."""
         version = str(self.pins.get("engine_version") or "")
         return self.pins.get("engine") in CPU_ENGINES or "cpu" in version
+
+    @property
+    def never_preempts(self) -> bool:
+        """Whether the engine is one that takes no running request's place in the KV cache away."""
+        return self.pins.get("engine") in NEVER_PREEMPT
 
     def _flag(self, names: tuple[str, ...]) -> int | None:
         flags = self.pins.get("engine_flags") or {}

@@ -17,6 +17,7 @@ import numpy as np
 from setpoint.diagnosis.concurrency import Concurrency
 from setpoint.diagnosis.observation import Observation
 from setpoint.diagnosis.service_model import ServiceModel
+from setpoint.diagnosis.standstill import overlap_s
 from setpoint.metrics.table import Floats, Ints, Mask
 
 STALL_FACTOR = 2.0  # a gap beyond this many times its expectation, and
@@ -36,7 +37,7 @@ class Part(StrEnum):
     CACHE_MISS = "cache miss"  # prefill of tokens that had been computed before
     CONTENTION = "contention"  # waited while others were prefilled, and the engine says that nobody queues
     QUEUE = "queue"  # the wait beyond what the request would cost alone
-    SILENT = "silence"  # of exchanges that never had a token
+    SILENT = "silence"  # of exchanges that never had a token, and of all while the engine stood still
     REASONING = "reasoning"
     STEP = "decode alone"
     BATCH = "batch"
@@ -50,7 +51,7 @@ FIRST = (
     Part.CLIENT, Part.CONNECT, Part.NETWORK, Part.OVERHEAD, Part.PREFILL, Part.CACHE_MISS, Part.CONTENTION,
     Part.QUEUE, Part.SILENT, Part.REASONING,
 )  # fmt: skip
-STREAM = (Part.STEP, Part.BATCH, Part.STALL_PREFILL, Part.STALL_PREEMPTION, Part.STALL)
+STREAM = (Part.STEP, Part.BATCH, Part.STALL_PREFILL, Part.STALL_PREEMPTION, Part.STALL, Part.SILENT)
 
 
 @dataclass(frozen=True)
@@ -138,6 +139,9 @@ def _first(o: Observation, model: ServiceModel, upstream_s: float | None) -> dic
     upstream = np.minimum(wait, upstream_s or 0.0)
     parts[Part.NETWORK] = upstream
     left = wait - upstream
+    still = np.minimum(left, overlap_s(o.standstills, sent, np.nan_to_num(table.first_token_s, nan=0.0)))
+    parts[Part.SILENT] += still
+    left = left - still
     alone = model.wait_s(o.uncached_tokens)
     if alone is None:
         parts[Part.UNKNOWN] = left
@@ -189,6 +193,8 @@ def _stream(o: Observation, model: ServiceModel, sampled: Mask) -> tuple[Ints, F
     else:
         known &= streams <= 1  # what company adds is not determined
     expected = alone + batch
+    whole, still = gap, np.minimum(overlap_s(o.standstills, start, end), gap)
+    gap = gap - still
     left = gap - expected
     stalled = known & (left > np.maximum(STALL_FACTOR * expected, STALL_LEAST_S))
     scale = np.where(stalled, 1.0, gap / np.maximum(expected, 1e-9))
@@ -205,8 +211,9 @@ def _stream(o: Observation, model: ServiceModel, sampled: Mask) -> tuple[Ints, F
         Part.STALL_PREEMPTION: np.where(preempted, stall, 0.0),
         Part.STALL_PREFILL: np.where(prefilled, stall, 0.0),
         Part.STALL: np.where(~preempted & ~prefilled, stall, 0.0),
+        Part.SILENT: still,
     }
-    return owner, gap, parts
+    return owner, whole, parts
 
 
 def _rise(o: Observation, name: str, start: Floats, end: Floats) -> Floats:

@@ -7,6 +7,7 @@ from setpoint.workload.card import Workload
 from setpoint.workload.schedule import Schedule, Session, Turn
 
 OVERHEAD_S = 3.0  # of any run: the client's floor, its processes, the record
+RESTART_S = 10.0  # of an engine; how long the model at hand takes is not known before
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ class Probe:
         schedule: Its sends, from the card and the conditions; its length is bounded.
         warmup_requests: Before the measured part.
         direct: Whether it goes to the engine itself, past any gateway.
+        restarts: Whether the engine is started afresh before it.
         deadline_s: How long answers are waited for after the sends; None leaves it to the length of the schedule.
     """
 
@@ -58,13 +60,14 @@ class Probe:
     schedule: Callable[[Workload, Conditions], Schedule]
     warmup_requests: int = 1
     direct: bool = False
+    restarts: bool = False
     deadline_s: float | None = None
 
     def cost_s(self, card: Workload, conditions: Conditions) -> float:
         """Expected seconds, preparation and last answers included."""
         schedule = self.schedule(card, conditions)
         longest = max((t.output_tokens for s in schedule.sessions for t in s.turns), default=1)
-        return schedule.duration_s + conditions.answer_s(longest) + OVERHEAD_S
+        return schedule.duration_s + conditions.answer_s(longest) + OVERHEAD_S + (RESTART_S if self.restarts else 0.0)
 
 
 def one_at_a_time(turns: Sequence[Turn], conditions: Conditions, longest_s: float) -> Schedule:

@@ -19,6 +19,7 @@ from setpoint.diagnosis.observation import Observation
 from setpoint.diagnosis.probes.prefix_pair import PREFIX_PAIR, arms
 from setpoint.metrics.table import Floats
 
+APART = ("direct", "repeat")  # past the gateway; cold on purpose
 FEWEST = 5
 LEAST_SPREAD = 0.3  # of the largest: below, a slope is not told from an intercept
 MOST_PACES = 4000  # exchanges of a run
@@ -69,7 +70,7 @@ class ServiceModel:
 
 def fit_service_model(observations: Sequence[Observation]) -> ServiceModel:
     """The model of the target that all these runs were made against."""
-    through = [o for o in observations if o.probe != "direct"]
+    through = [o for o in observations if o.probe not in APART]
     overhead, prefill, alone, wait_residual = _waits(through)
     step, stream, context, step_residual = _steps(through)
     return ServiceModel(

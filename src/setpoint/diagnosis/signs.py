@@ -6,14 +6,15 @@ from setpoint.diagnosis.evidence import Evidence
 from setpoint.diagnosis.hypothesis import Check
 from setpoint.diagnosis.observation import Observation
 from setpoint.diagnosis.parts import NO_WAITING, Part
+from setpoint.diagnosis.standstill import SILENT_S
 from setpoint.units import format_duration, format_number, format_share
 
 WAITING = 0.5  # requests waiting on average: a queue stands
-SILENT_S = 3.0  # no token for anybody for so long while requests are open: wedged
 KV_FULL = 0.85  # mean usage
 STARVED = 0.35  # of the engine's time without a CPU: nothing else can be judged
 BUSY_CORE = 0.8  # of the time of a wait
 IDLE_GPU = 0.5  # SM activity below which a GPU is likely not effective (DCGM, profiling metrics)
+FEWEST_CLOCKED = 3  # lone requests with the server's own times
 ACCEPTED = 0.5  # of drafted tokens; below, most of the drafting is thrown away
 
 
@@ -54,6 +55,8 @@ def _queue_at_both_loads(e: Evidence) -> tuple[float, float] | None:
 
 def preempts(e: Evidence) -> Check:
     """Running requests lose their place in the KV cache."""
+    if e.subject.never_preempts:
+        return Check(False, "this engine never preempts: requests that its KV cache cannot hold fail", needed=True)
     found = e.subject.growth("preemptions")
     if found is None:
         return Check(None, "whether the engine preempts", needed=True)
@@ -156,11 +159,18 @@ def gets_cpu(e: Evidence) -> Check:
 def host_share(e: Evidence) -> float | None:
     """Share of a lone request's wait that is CPU time of the engine's host side; None when it cannot be told.
 
-    Where it is high it counts only beside an idle GPU: an engine that computes on the CPU, or spins while it waits for
-    the GPU, is busy without being the bottleneck.
+    By the server's own clock, where it tells how long it computed the prompt: the host cannot have taken more than the
+    rest of the wait, so that a small rest clears it, whatever computes. Else by the CPU time of the engine: where it is
+    high it counts only beside an idle GPU, because an engine that computes on the CPU, or spins while it waits for the
+    GPU, is busy without being the bottleneck.
     """
     ladder = e.probe("prompt_ladder")
-    if e.subject.computes_on_cpu or ladder is None:
+    if ladder is None:
+        return None
+    rest = _outside_prefill(e, ladder)
+    if rest is not None and rest < BUSY_CORE / 2:
+        return rest
+    if e.subject.computes_on_cpu:
         return None
     used = ladder.growth("engine_cpu_time")
     open_s = float((ladder.table.done_s - ladder.table.sent_s).sum())
@@ -173,12 +183,23 @@ def host_share(e: Evidence) -> float | None:
     return None if active is None else 0.0 if active >= IDLE_GPU else share
 
 
+def _outside_prefill(e: Evidence, ladder: Observation) -> float | None:
+    """Share of lone requests' waits outside the server's own prefill and the way to it; None where it has no clock."""
+    known = ladder.table.answered & ~np.isnan(ladder.server_prefill_s) & (ladder.wait_s > 0)
+    if known.sum() < FEWEST_CLOCKED:
+        return None
+    upstream_s = 0.0 if e.upstream is None else max(e.upstream.value, 0.0)
+    wait = ladder.wait_s[known]
+    rest = np.maximum(wait - ladder.server_prefill_s[known] - upstream_s, 0.0)
+    return float(rest.sum() / wait.sum())
+
+
 def host_is_quick(e: Evidence) -> Check:
     """Tokenizing and the front end are not what takes the time."""
     found = host_share(e)
     if found is None:
         return Check(None, "how much of a lone request's wait is the host's CPU time")
-    return Check(found < BUSY_CORE / 2, f"the host computes for {found:.0%} of the time of lone requests")
+    return Check(found < BUSY_CORE / 2, f"the host computes for at most {found:.0%} of the time of lone requests")
 
 
 def late_ones_are_early(e: Evidence) -> bool | None:

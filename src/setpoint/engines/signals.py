@@ -4,6 +4,7 @@ A signal is a value, ``unsupported``, ``disabled`` or ``scrape_failed``. A page 
 scrape, however politely it answered.
 """
 
+import asyncio
 import math
 import time
 from collections.abc import Callable
@@ -88,6 +89,7 @@ class SignalSampler:
         target: With its metrics URL.
         engine: Name of the engine; recognised from its series when None.
         host: Reads signals of the host, beside the engine's.
+        gpu: Reads signals of the GPUs here; what a DCGM exporter tells counts before it.
         gpu_url: Where a DCGM exporter is; its series are also found on the engine's own page.
         now: The monotonic clock.
     """
@@ -98,22 +100,31 @@ class SignalSampler:
         engine: str | None = None,
         *,
         host: Callable[[float], list[SignalRow]] | None = None,
+        gpu: Callable[[float], list[SignalRow]] | None = None,
         gpu_url: str | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.engine = engine if engine in SERIES else None
         self._target = target
         self._host = host
+        self._gpu = gpu
         self._gpu_url = gpu_url
         self._now = now
 
     async def __call__(self, origin_s: float) -> list[SignalRow]:
         """All signals now, times since ``origin_s``."""
         rows = self._host(self._now() - origin_s) if self._host is not None else []
+        scrapes = []
         if self._target.metrics_url is not None:
-            rows += await self._scrape(self._target.metrics_url, origin_s)
+            scrapes.append(self._scrape(self._target.metrics_url, origin_s))
         if self._gpu_url is not None:
-            rows += await self._scrape_gpu(self._gpu_url, origin_s)
+            scrapes.append(self._scrape_gpu(self._gpu_url, origin_s))
+        for found in await asyncio.gather(*scrapes):  # together: one that hangs takes no time from the other
+            rows += found
+        if self._gpu is not None:
+            told = {row.signal for row in rows if row.state is SignalState.OK}
+            rows = [row for row in rows if row.state is SignalState.OK or not row.signal.startswith("gpu_")]
+            rows += [row for row in self._gpu(self._now() - origin_s) if row.signal not in told]
         return rows
 
     async def _read(self, url: str) -> Samples:

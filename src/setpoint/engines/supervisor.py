@@ -9,12 +9,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
 from setpoint.client.check import check
-from setpoint.engines.adapter import COMMON_CAUSES, Engine, Plan
+from setpoint.client.client import Client
+from setpoint.engines.adapter import COMMON_CAUSES, Engine, Launch, Plan
 from setpoint.errors import EngineError, TargetError
 from setpoint.records.target import Dialect, Target
 from setpoint.units import format_duration
@@ -58,6 +59,7 @@ class RunningEngine:
     log: Path
     pins: Mapping[str, object]
     started_s: Mapping[str, float]
+    _command: Launch = field(repr=False)
     _guard: "subprocess.Popen[str]" = field(repr=False)
     _launched_s: float = field(repr=False)
 
@@ -72,7 +74,7 @@ class RunningEngine:
             EngineError: dead while loading, or not ready in time; says why. It is not stopped.
         """
         limit_s = self.engine.start_limit_s if limit_s is None else limit_s
-        listening_s, ready_s = _until_ready(self, self._launched_s, limit_s, listen)
+        listening_s, ready_s = _until(self, self._launched_s, limit_s, listen, _answers)
         self.started_s = {"listening": listening_s, "first_token": ready_s}
 
     def death(self) -> str | None:
@@ -92,11 +94,42 @@ class RunningEngine:
         if self._guard.stdout is not None:
             self._guard.stdout.close()
 
+    def restart(self) -> None:
+        """Ends it and starts it again with the same flags, port and key.
+
+        Returns when it says that it is healthy: nothing has been asked of it, so that the next request is its first.
+
+        Raises:
+            EngineError: dead while loading, or not healthy in time.
+        """
+        self.stop()
+        self._launched_s = time.monotonic()
+        self._guard = _guarded(self.log, self._command)
+        self.pid = _child_pid(self._guard)
+        self.target = replace(self.target, pid=self.pid)
+        try:
+            limit_s = self.engine.start_limit_s
+            listening_s, healthy_s = _until(self, self._launched_s, limit_s, lambda _: None, _healthy)
+        except BaseException:
+            self.stop()
+            raise
+        self.started_s = {"listening": listening_s, "healthy": healthy_s}
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+
+def _guarded(log: Path, launch: Launch) -> "subprocess.Popen[str]":
+    return subprocess.Popen(  # noqa: S603 - our own module
+        [sys.executable, "-m", "setpoint.engines.guard", str(log), "--", *launch.argv],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **launch.env},
+    )
 
 
 def start(
@@ -165,15 +198,10 @@ def launch(
     if not _free(plan.port):
         raise EngineError(f"Port {plan.port} on 127.0.0.1 is taken.", fix="Choose another --port, or none.")
     command = engine.launch(plan)
+    command = replace(command, env={**command.env, **(env or {})})
     log.parent.mkdir(parents=True, exist_ok=True)
     launched_s = time.monotonic()
-    guard = subprocess.Popen(  # noqa: S603 - our own module
-        [sys.executable, "-m", "setpoint.engines.guard", str(log), "--", *command.argv],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, **command.env, **(env or {})},
-    )
+    guard = _guarded(log, command)
     url, pid = f"http://127.0.0.1:{plan.port}", _child_pid(guard)
     return RunningEngine(
         engine=engine,
@@ -182,15 +210,43 @@ def launch(
         log=log,
         pins={"engine": engine.name, "engine_version": version, "engine_flags": dict(plan.flags)},
         started_s={},
+        _command=command,
         _guard=guard,
         _launched_s=launched_s,
     )
 
 
-def _until_ready(
-    running: RunningEngine, launched_s: float, limit_s: float, listen: Callable[[Loading], None]
+def _answers(running: RunningEngine) -> bool:
+    """Whether it answers with a token: an engine that answers ``/health`` may still not generate."""
+    with contextlib.suppress(TargetError):
+        asyncio.run(check(running.target, timeout_s=min(30.0, running.engine.start_limit_s)))
+        return True
+    return False
+
+
+def _healthy(running: RunningEngine) -> bool:
+    """Whether ``/health`` says so."""
+
+    async def ask() -> int:
+        client = Client(running.target)
+        try:
+            return (await client.fetch("GET", "/health", timeout_s=5.0)).status
+        finally:
+            await client.close()
+
+    with contextlib.suppress(TargetError):
+        return asyncio.run(ask()) == 200
+    return False
+
+
+def _until(
+    running: RunningEngine,
+    launched_s: float,
+    limit_s: float,
+    listen: Callable[[Loading], None],
+    ready: Callable[[RunningEngine], bool],
 ) -> tuple[float, float]:
-    """Waits for the port, then for a token: an engine that answers ``/health`` may still not generate."""
+    """Waits for the port, then until it is ready; returns the seconds since the launch of both."""
     listening_s = None
     while True:
         elapsed_s = time.monotonic() - launched_s
@@ -200,10 +256,8 @@ def _until_ready(
         if listening_s is None and _open(running.target.base_url):
             listening_s = elapsed_s
         listen(Loading(elapsed_s, listening_s is not None, last_lines(running.log, 1)))
-        if listening_s is not None:
-            with contextlib.suppress(TargetError):
-                asyncio.run(check(running.target, timeout_s=min(30.0, limit_s)))
-                return listening_s, time.monotonic() - launched_s
+        if listening_s is not None and ready(running):
+            return listening_s, time.monotonic() - launched_s
         if elapsed_s > limit_s:
             raise EngineError(
                 f"{running.engine.name} did not answer within {format_duration(limit_s)}; last in its log: "

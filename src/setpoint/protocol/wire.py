@@ -149,11 +149,20 @@ openai_answer = msgspec.json.Decoder(OpenAIAnswer).decode
 anthropic_event = msgspec.json.Decoder(AnthropicEvent).decode
 
 
+CONTEXT_FULL = "context_full"
+"""The engine's KV cache was full while it generated (llama.cpp, told by the message alone)."""
+
+
 def error_kind(error: object) -> str:
-    """A short name of a decoded error object: type and code, never its message (which may quote the prompt)."""
+    """A short name of a decoded error object: type and code, never its message (which may quote the prompt).
+
+    One message has no type of its own and gets a name here, ``CONTEXT_FULL``.
+    """
     if not isinstance(error, dict):
         return "error"
     parts = [str(error[key])[:60] for key in ("type", "code") if error.get(key) not in (None, "")]
+    if error.get("message") == "Context size has been exceeded.":
+        parts.append(CONTEXT_FULL)
     return " ".join(parts) or "error"
 
 

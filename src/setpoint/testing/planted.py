@@ -14,11 +14,13 @@ class Planted:
     Attributes:
         name: Of the plant.
         causes: Hypotheses that are true; the first is the largest. Empty: nothing is wrong.
-        script: Members of ``setpoint.testing.script.Script``.
+        script: Members of ``setpoint.testing.script.Script``; of a real engine its flags.
         traffic: Members of the card's traffic, over the defaults of ``card``.
         promises: Of the card.
         proxy_s: Delay of a slow proxy in front of the engine; 0 has none.
         hogs: Processes that use a core each beside the engine.
+        freeze_s: The engine's process is stopped so long after the first send, and for how long; None leaves it alone.
+        engine: Engine that is started.
         null: The target is a null server, and one client process sends more than it can.
     """
 
@@ -29,6 +31,8 @@ class Planted:
     promises: tuple[str, ...] = ("p90 ttft <= 150 ms", "answered >= 95%")
     proxy_s: float = 0.0
     hogs: int = 0
+    freeze_s: tuple[float, float] | None = None
+    engine: str = "fake"
     null: bool = False
 
     def card(self) -> dict[str, Any]:

@@ -10,10 +10,14 @@ from setpoint.units import format_share
 def _examine(e: Evidence) -> Examination:
     table = e.subject.table
     symptom = next(s for s in e.broken if s.metric in FAILURES.metrics)
-    failed, count = int(table.failed.sum()), len(table)
+    full, count = int(e.subject.cache_full.sum()), len(table)
+    failed = int(table.failed.sum()) - full  # those have a cause of their own: KV pressure
     kinds = ", ".join(f"{n} {o}" for o, n in table.outcomes().items() if o not in ("complete", "length"))
+    told = f", and {full} more because the KV cache was full" if full else ""
     check = Check(
-        failed > 0, f"{format_share(failed / count)} of {count:,} requests failed ({kinds or 'none'})", needed=True
+        failed > 0,
+        f"{format_share(failed / count)} of {count:,} requests failed ({kinds or 'none'}){told}",
+        needed=True,
     )
     open_ = count - int(table.answered.sum())
     part = failed / open_ if open_ else 0.0

@@ -12,7 +12,7 @@ def _examine(e: Evidence) -> Examination:
     found = signs.host_share(e)
     if found is None:
         words = (
-            "CPU time says nothing: this engine computes on the CPU"
+            "CPU time says nothing, because this engine computes on the CPU, and no clock of its own clears its host side"
             if e.subject.computes_on_cpu
             else "the host's CPU time of lone requests beside the GPU's activity"
         )
@@ -20,8 +20,9 @@ def _examine(e: Evidence) -> Examination:
             e.share((Part.PREFILL, Part.OVERHEAD, Part.CONTENTION, Part.QUEUE), HOST.metrics),
             (Check(None, words, needed=True),),
         )
+    words = f"the host computes for at most {format_share(found)} of the time of lone requests"
     checks = (
-        Check(found >= signs.BUSY_CORE / 2, f"the host computes for {format_share(found)} of the time of lone requests, and the GPU idles", needed=True),
+        Check(found >= signs.BUSY_CORE / 2, words if found < signs.BUSY_CORE / 2 else f"{words}, and the GPU idles", needed=True),
         signs.gets_cpu(e), signs.generates(e),
     )  # fmt: skip
     step = e.share(

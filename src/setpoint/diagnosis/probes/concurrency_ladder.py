@@ -14,6 +14,7 @@ def _schedule(card: Workload, conditions: Conditions) -> Schedule:
     output = min(max(int(card.traffic.output_tokens.mean), 8), 32)
     top = min(max(conditions.streams, 2), MOST_STREAMS)
     sizes = [n for n in (1, 2, 4, 8, 16) if n <= top] + ([top] if top not in (2, 4, 8, 16) else [])
+    prompt = max(middle_prompt(card) // 4, 16)  # short: what a wave's prompts cost each other is not the batch's
     alone_s = conditions.answer_s(output)
     sessions: list[Session] = []
     start_s = 0.0
@@ -21,7 +22,7 @@ def _schedule(card: Workload, conditions: Conditions) -> Schedule:
         if sessions and start_s > LONGEST_S:
             break
         for _ in range(size):
-            sessions.append(Session(len(sessions), round(start_s, 6), (Turn(middle_prompt(card), output),)))
+            sessions.append(Session(len(sessions), round(start_s, 6), (Turn(prompt, output),)))
         start_s += alone_s * (SLOWER + 0.5 * (rung % len(sizes))) + SPACE_S
     rate = len(sessions) / start_s
     return Schedule(tuple(sessions), conditions.seed, rate, None, start_s)

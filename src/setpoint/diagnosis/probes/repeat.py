@@ -23,4 +23,5 @@ REPEAT = Probe(
     ),
     schedule=_schedule,
     warmup_requests=0,
+    restarts=True,
 )

@@ -79,7 +79,8 @@ def _kernel(path: Path, number: int, event: Event, operators: Mapping[object, Ev
 def _work(operator: str, args: Mapping[str, Any]) -> tuple[float, float] | None:
     """Operations and least bytes of a matrix multiplication; None for anything else."""
     count = MULTIPLICATIONS.get(operator)
-    dims = [d for d in args.get("Input Dims", ()) if isinstance(d, list) and len(d) >= 2]
+    found = args.get("Input Dims")
+    dims = [d for d in found if _is_shape(d)] if isinstance(found, list) else []
     if count is None or len(dims) < 2:
         return None
     left, right = dims[-2], dims[-1]
@@ -87,10 +88,16 @@ def _work(operator: str, args: Mapping[str, Any]) -> tuple[float, float] | None:
         right = [*right[:-2], right[-1], right[-2]]
     if left[-1] != right[-2]:
         return None
-    kinds = [str(t).lower() for t in args.get("Input type", ())]
+    types = args.get("Input type")
+    kinds = [str(t).lower() for t in types] if isinstance(types, list) else []
     size = next((ELEMENT_BYTES[k] for k in kinds if k in ELEMENT_BYTES), None)
     if size is None:
         return None
     rows = math.prod(left[:-1])
     inner, columns = int(left[-1]), int(right[-1])
     return 2.0 * rows * inner * columns, float(size * (math.prod(left) + math.prod(right) + rows * columns))
+
+
+def _is_shape(dims: object) -> bool:
+    """Whether this is the shape of a matrix, or of a batch of them."""
+    return isinstance(dims, list) and len(dims) >= 2 and all(isinstance(d, int) for d in dims)

@@ -35,8 +35,13 @@ def read_nsight(path: Path) -> list[Kernel]:
         raise UsageError(
             f"{path} is no Nsight Systems export: {error}.", fix="nsys export --type sqlite FILE"
         ) from None
-    kernels = [
-        Kernel(str(name or "unnamed"), int(device), int(stream), start * 1e-9, (end - start) * 1e-9)
-        for name, device, stream, start, end in rows
-    ]
+    try:
+        kernels = [
+            Kernel(str(name or "unnamed"), int(device), int(stream), start * 1e-9, (end - start) * 1e-9)
+            for name, device, stream, start, end in rows
+        ]
+    except (TypeError, ValueError):
+        raise UsageError(
+            f"{path}: a kernel lacks a device, a stream, a start or an end.", fix="Export it again with nsys."
+        ) from None
     return sorted(kernels, key=lambda k: k.start_s)
