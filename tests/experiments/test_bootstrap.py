@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from setpoint.experiments.bootstrap import Effect, difference, mean_statistic, quantile_statistic, tail_of
+from setpoint.experiments.bootstrap import Effect, Spread, difference, mean_statistic, quantile_statistic, tail_of
 from setpoint.experiments.endpoint import Endpoint
 from setpoint.experiments.verdict import Judgement, judge_effect
 from setpoint.metrics.table import Floats
@@ -109,7 +109,9 @@ def test_one_block_bounds_nothing_and_two_hardly_anything() -> None:
     blocks = experiment(1, effect=0.5, blocks=2)
     one = difference(blocks[:1], quantile_statistic(0.5), ratio=True, seed=1)
     assert (one.low, one.high) == (-math.inf, math.inf)
-    assert tail_of(2) < tail_of(5) < tail_of(50) < 0.025
+    apart = Spread(1.0, 0.0)
+    assert tail_of(2, apart) < tail_of(5, apart) < tail_of(50, apart) < 0.025
+    assert tail_of(5, apart) < tail_of(5, Spread(1.0, 2.0)) < 0.025
 
 
 def test_failures_that_reach_the_quantile_leave_it_without_a_value() -> None:

@@ -126,7 +126,7 @@ def compare_runs(words: Sequence[str], runs: Path, *, delta: float | None, varia
     if json:
         emit_json(found)
     else:
-        _print_comparison(found)
+        print_comparison(found)
     return exit_code(s.state for s in found.suites)
 
 
@@ -229,7 +229,7 @@ def _show(record: RunRecord, comparison: Comparison | None, *, json: bool) -> in
     for note in record.meta.notes:
         out.print(note, soft_wrap=True, markup=False)
     if comparison is not None:
-        _print_comparison(comparison)
+        print_comparison(comparison)
     if not states:
         out.print("Nothing was promised: a card with `quality(core) >= 40%`, or --baseline, gives a verdict.")
     out.print(f"run: {record.id}", soft_wrap=True)
@@ -259,7 +259,8 @@ def _families(record: RunRecord) -> list[tuple[str, ...]]:
     return out
 
 
-def _print_comparison(found: Comparison) -> None:
+def print_comparison(found: Comparison) -> None:
+    """The tables of a comparison."""
     out = stdout()
     changed = "; ".join(map(str, found.changes)) or "nothing (A against A)"
     out.print(f"{found.candidate} against {found.base}. Changed: {changed}.", soft_wrap=True, markup=False)
@@ -271,7 +272,8 @@ def _print_comparison(found: Comparison) -> None:
         )
         for s in found.suites
     ]  # fmt: skip
-    out.print(table(("suite", "verdict", "difference of scores", "tasks", "McNemar p", "same answers"), rows))
+    if rows:
+        out.print(table(("suite", "verdict", "difference of scores", "tasks", "McNemar p", "same answers"), rows))
     if found.divergence is not None:
         d = found.divergence
         floor = "" if found.floor is None else f"; the base against itself {found.floor.mean_kl:.2g}"
