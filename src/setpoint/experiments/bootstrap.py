@@ -169,7 +169,9 @@ def _resampled(
 
 def _with_both_arms(draws: Floats, absent: npt.NDArray[np.bool_]) -> Floats:
     """Draws of sessions that only one arm reached replaced by others: a closed loop is as long as its answers."""
-    return draws if absent.all() or not absent.any() else np.where(absent, np.resize(draws[~absent], draws.shape), draws)
+    return (
+        draws if absent.all() or not absent.any() else np.where(absent, np.resize(draws[~absent], draws.shape), draws)
+    )
 
 
 def _contrast(a: Floats, b: Floats, *, ratio: bool) -> Floats:
