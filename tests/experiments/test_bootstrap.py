@@ -134,6 +134,34 @@ def test_an_arm_that_drops_its_slow_requests_does_not_win() -> None:
     assert judge_effect(Endpoint("p95 ttft", "ttft", 0.95), lost, 0.05, None)[0] is Judgement.UNDECIDED
 
 
+def test_a_closed_loop_that_one_arm_gets_further_in_is_still_bounded() -> None:
+    """The slow arm reaches 4 of 12 sessions: draws without one of them say nothing and are replaced."""
+    blocks = []
+    for seed in range(5):
+        first = np.random.default_rng(seed).lognormal(0, 0.05, (12, 2))
+        first[4:] = np.nan
+        blocks.append((first, np.random.default_rng(100 + seed).lognormal(math.log(0.4), 0.05, (12, 2))))
+    found = difference(blocks, quantile_statistic(0.5), ratio=True, seed=1)
+    assert judge_effect(TTFT, found, 0.05, None)[0] is Judgement.BETTER
+    assert -1.1 < found.low < found.value < found.high < -0.7
+
+
+def test_the_noise_within_blocks_is_counted_once() -> None:
+    """Where requests alone are noisy the interval is about as wide as their own noise makes it, and covers."""
+    true, width = math.log(1.3), []
+    for seed in range(60):
+        found = difference(
+            experiment(seed, effect=true, within=0.4), mean_statistic, ratio=True, seed=seed, inner=200, outer=3000
+        )
+        width.append(found.high - found.low)
+    spread = [
+        difference(experiment(1000 + s, effect=true, within=0.4), mean_statistic, ratio=True, seed=s, inner=2, outer=2)
+        for s in range(200)
+    ]
+    honest = 2 * 1.96 * float(np.std([e.value for e in spread]))
+    assert honest < float(np.median(width)) < 1.6 * honest  # counted twice it is above 1.9 times
+
+
 def test_statistics_leave_out_what_has_no_value() -> None:
     values = np.array([[3.0, np.nan, 1.0, 2.0], [np.nan, np.nan, np.nan, np.nan]])
     assert quantile_statistic(0.5)(values)[0] == 2.0

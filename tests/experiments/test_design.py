@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.load.conftest import make_card
 
 from setpoint.errors import PinsDiffer, UsageError
-from setpoint.experiments.change import Change, changed_flags, changed_model, check_arms, parse_changes
+from setpoint.experiments.change import Change, changed_card, changed_flags, changed_model, check_arms, parse_changes
 from setpoint.experiments.design import Design
 from setpoint.experiments.screening import order_of, screen
 from setpoint.records.record import RunRecord
@@ -32,6 +33,8 @@ def test_changes_are_read_and_applied() -> None:
     assert parse_changes("engine.n_parallel=8") == (Change("engine.n_parallel", "8"),)
     assert [c.value for c in parse_changes("engine.slots=2, 4,8")] == ["2", "4", "8"]
     assert str(Change("engine.slots", "2")) == "engine.slots=2"
+    assert parse_changes("engine.--n-ctx=9") == (Change("engine.n-ctx", "9"),)
+    assert parse_changes("card.traffic.prefix.position=front") == (Change("card.traffic.prefix.position", "front"),)
     assert parse_changes("model=./a.gguf") == (Change("model", "./a.gguf"),)
     assert str(Change("model", "m")) == "model=m"
     assert changed_flags({"a": "1"}, (Change("model", "m"),)) == {"a": "1"}
@@ -45,11 +48,32 @@ def test_changes_are_read_and_applied() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["n_parallel=8", "engine.=8", "engine.slots", "engine.slots=", "card.rate=2", "engine.a=1,1", "model.x=1"]
+    "text",
+    [
+        "n_parallel=8",
+        "engine.=8",
+        "engine.slots",
+        "engine.slots=",
+        "card.rate=2",
+        "engine.a=1,1",
+        "model.x=1",
+        "card.traffic.prefix.position=top",
+    ],
 )
 def test_a_change_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--change is"):
         parse_changes(text)
+
+
+def test_the_layout_of_a_card_changes_and_nothing_else_of_it() -> None:
+    card = make_card(prefix={"tokens": 20, "position": "behind"}, prompt_tokens=40)
+    moved = changed_card(card, (Change("card.traffic.prefix.position", "front"),))
+    assert moved.traffic.prefix is not None
+    assert moved.traffic.prefix.position == "front"
+    assert changed_card(moved, (Change("card.traffic.prefix.position", "behind"),)) == card
+    assert changed_card(card, (Change("engine.slots", "2"),)) is card
+    with pytest.raises(UsageError, match="no shared part"):
+        changed_card(make_card(), (Change("card.traffic.prefix.position", "front"),))
 
 
 def record(tmp_path: Path, flags: dict[str, str], **pins: Any) -> RunRecord:  # noqa: ANN401 - any pin

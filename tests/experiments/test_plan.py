@@ -105,6 +105,17 @@ def test_a_change_needs_a_pinned_value_to_double() -> None:
     assert change_for(Knob("n_threads", "halve"), PINS) is None
 
 
+def test_shared_content_is_moved_to_the_front_where_it_stands_behind() -> None:
+    found = diagnosis(finding("prefix_cache", Conclusion.SUPPORTED))
+
+    def proposed(pins: dict[str, object]) -> str | None:
+        return next(r.change for r in rank(found, pins) if r.name == "shared_content_first")
+
+    assert proposed({**PINS, "prompt_layout": "shared part behind"}) == "card.traffic.prefix.position=front"
+    assert proposed({**PINS, "prompt_layout": "shared part front"}) is None
+    assert proposed(PINS) is None
+
+
 def test_knobs_of_engines_that_we_start_are_named_as_these_are() -> None:
     named = {engine for row in playbook() for engine in row.knobs}
     assert set(ENGINES) <= named

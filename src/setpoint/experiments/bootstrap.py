@@ -98,16 +98,20 @@ def difference(
         return Effect(value, -math.inf, math.inf, tuple(points))
     pool = np.stack(pools)
     spread = _spread(points, pool)
-    pool += ((1 - spread.kept) * (value - np.array(points)))[:, None]
+    if spread is not None:
+        pool += ((1 - spread.kept) * (value - np.array(points)))[:, None]
     chosen = generator.integers(0, len(blocks), (outer, len(blocks)))
     drawn = pool[chosen, generator.integers(0, inner, chosen.shape)]
     with np.errstate(invalid="ignore"):  # an infinite latency in both arms has no difference
         draws = drawn.mean(axis=1)
-    tail = tail_of(len(blocks), spread)
+    tail = tail_of(len(blocks), spread or Spread(1.0, 0.0))
     unknown = np.isnan(draws)
     low = float(np.quantile(np.where(unknown, -np.inf, draws), tail, method="lower"))
     high = float(np.quantile(np.where(unknown, np.inf, draws), 1 - tail, method="higher"))
-    return Effect(value, min(low, value), max(high, value), tuple(points))
+    half = (
+        0.0 if spread is None else spread.half_width(len(blocks))
+    )  # five points have no tail that far out: never narrower than Student's own
+    return Effect(value, min(low, value - half), max(high, value + half), tuple(points))
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +136,16 @@ class Spread:
         share = self.within / self.between if self.between > 0 else 1.0
         return (blocks - 1) * max(1.0, share) ** 2
 
+    def half_width(self, blocks: int, confidence: float = CONFIDENCE) -> float:
+        """Of Student's interval of the mean of so many blocks."""
+        quantile = float(stdtrit(self.degrees(blocks), 0.5 + confidence / 2))
+        return quantile * math.sqrt(max(self.between, self.within) / blocks)
 
-def _spread(points: Sequence[float], pool: Floats) -> Spread:
-    """Blocks without a finite difference keep all of their spread."""
+
+def _spread(points: Sequence[float], pool: Floats) -> Spread | None:
+    """None where a block has no finite difference: the draws then tell how far the interval reaches."""
     if not (np.isfinite(points).all() and np.isfinite(pool).all()):
-        return Spread(1.0, 0.0)
+        return None
     return Spread(float(np.var(points, ddof=1)), float(pool.var(axis=1).mean()))
 
 
