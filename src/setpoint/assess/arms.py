@@ -187,12 +187,12 @@ class Allowed:
 
 
 def demand_same(record: ExperimentRecord, arms: Arms) -> None:
-    """Refuses to go on with an experiment that is complete, or was another one.
+    """Refuses to go on with an experiment that is complete, or was another one; answers can be asked for later.
 
     Raises:
         UsageError: it is so.
     """
-    if record.status == "complete":
+    if record.status == "complete" and (arms.checks is None or record.quality):
         raise UsageError(f"{record.id} is complete.", fix="Leave --resume away to make another.")
     before, now = record.asked, arms.asked
     other = sorted(k for k in before.keys() | now.keys() if before.get(k) != now.get(k))

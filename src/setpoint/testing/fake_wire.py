@@ -99,6 +99,7 @@ class Wire:
 
     def _usage(self, tokens: int, hidden: int = 0) -> dict[str, Any]:
         usage: dict[str, Any] = {"prompt_tokens": self.prompt_tokens, "completion_tokens": tokens}
+        usage["total_tokens"] = self.prompt_tokens + tokens
         if self.script.prefix_cache:
             usage["prompt_tokens_details"] = {"cached_tokens": self.cached_tokens}
         if hidden:
