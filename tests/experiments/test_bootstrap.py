@@ -94,7 +94,9 @@ def test_more_blocks_find_a_smaller_effect() -> None:
 
 def test_equal_arms_with_little_noise_are_the_same_within_delta() -> None:
     found = effects(effect=0.0, between=0.002, within=0.02, count=10)
-    assert all(judge_effect(TTFT, e, 0.05, None)[0] is Judgement.SAME for e in found)
+    verdicts = [judge_effect(TTFT, e, 0.05, None)[0] for e in found]
+    assert verdicts.count(Judgement.SAME) >= 8
+    assert set(verdicts) <= {Judgement.SAME, Judgement.UNDECIDED}
 
 
 def test_drift_between_blocks_cancels() -> None:
