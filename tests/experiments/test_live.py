@@ -149,14 +149,14 @@ def test_a_plan_ranks_rows_for_a_recorded_run_and_its_top_row_can_be_run(
 
 @pytest.fixture(scope="module")
 def combined(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """Two flags and, in a second experiment's stead, the answers: one block of real runs."""
+    """Two flags at once, and the answers: one block of real runs."""
     folder = tmp_path_factory.mktemp("combined")
     (folder / "card.yaml").write_text(CARD, encoding="utf-8")
-    (folder / "words.jsonl").write_text(suite_text(6), encoding="utf-8")
+    (folder / "words.jsonl").write_text(suite_text(4), encoding="utf-8")
     done = setpoint(
-        folder, "experiment", "run", "card.yaml", *SLOW, "--change", "engine.slots=8", "--change",
-        "engine.decode_s=0.002", "--combined", "--blocks", "1", "--duration", "1s", "--quality", "words.jsonl",
-        "--quality", "distributions", "--json",
+        folder, "experiment", "run", "card.yaml", "--engine", "fake", "--flag", "slots=1", "--flag", "decode_s=0.01",
+        "--change", "engine.slots=8", "--change", "engine.decode_s=0.002", "--combined", "--rate", "6/s", "--blocks",
+        "1", "--duration", "1s", "--quality", "words.jsonl", "--quality", "distributions", "--json",
     )  # fmt: skip
     assert done.returncode in (1, 3), done.stderr
     return folder, answer(done)["experiment"]
@@ -164,7 +164,7 @@ def combined(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
 
 def test_a_combined_run_names_all_of_its_changes(combined: tuple[Path, dict[str, Any]]) -> None:
     _, found = combined
-    assert found["before"] == {"engine_flags.slots": "1", "engine_flags.decode_s": "0.02"}
+    assert found["before"] == {"engine_flags.slots": "1", "engine_flags.decode_s": "0.01"}
     assert found["after"] == {"engine_flags.slots": "8", "engine_flags.decode_s": "0.002"}
     assert found["analysis"]["compared"][0]["change"] < -0.3
 
@@ -180,12 +180,12 @@ def test_the_answers_of_both_arms_are_asked_under_the_load_and_compared(combined
         record = store.open(made["run"])
         assert record.quality()["under_load"].all()
         assert record.exchanges(["index"]).height > 0
-    assert found["agreement"]["answers"] == 6
+    assert found["agreement"]["answers"] == 4
     assert found["agreement"]["same"] == 1.0  # both count, and count alike
     assert found["conclusion"]["judgement"] == "undecided"
     shown = setpoint(folder, "experiment", "show")
     assert "On the whole UNDECIDED" in shown.stdout
-    assert "6 answers of both arms: 100% are the same text" in shown.stdout
+    assert "4 answers of both arms: 100% are the same text" in shown.stdout
 
 
 def test_the_layout_of_prompts_is_a_variable_and_the_cache_shows_it(folder: Path) -> None:

@@ -18,7 +18,7 @@ from setpoint.records.quality import QualityRow
 from setpoint.records.record import RunRecord
 
 DISTRIBUTIONS, SUITES = "distributions", "suites"
-LONGEST_S = 1800.0  # of the load beside the questions; it ends with the last of them
+LONGEST_S = 600.0  # of the load beside the questions; it ends with the last of them, and an overloaded arm never would
 IDLE_STREAMS = 2
 
 
