@@ -74,11 +74,6 @@ def test_one_data_set_has_one_digest_whatever_failed() -> None:
     assert log("good").digest == log("failing").digest == log("stopped").digest
 
 
-def changed(name: str, **fields: object) -> bytes:
-    found = msgspec.json.decode((RECORDED / f"{name}.json").read_bytes())
-    return msgspec.json.encode(found | fields)
-
-
 def test_epochs_that_are_missing_are_counted() -> None:
     found = msgspec.json.decode((RECORDED / "good.json").read_bytes())
     found["eval"]["config"]["epochs"] = 2
@@ -99,17 +94,16 @@ def test_a_score_that_is_no_share_is_not_invented(value: object) -> None:
         assert (row.score, row.blame) == (None, Blame.GRADER)
 
 
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
-        (b"{}", "is no log of Inspect"),
-        (b"PK\x03\x04", "is no log of Inspect"),
-        (changed("good", version=7), "version 7; version 2 is read"),
-    ],
-)
-def test_another_file_is_refused(content: bytes, says: str) -> None:
-    with pytest.raises(UsageError, match=says):
+@pytest.mark.parametrize("content", [b"{}", b"PK\x03\x04"])
+def test_another_file_is_refused(content: bytes) -> None:
+    with pytest.raises(UsageError, match="is no log of Inspect"):
         read_log(content, "x.json")
+
+
+def test_a_log_of_another_version_is_refused() -> None:
+    found = msgspec.json.decode((RECORDED / "good.json").read_bytes())
+    with pytest.raises(UsageError, match="version 7; version 2 is read"):
+        read_log(msgspec.json.encode(found | {"version": 7}), "x.json")
 
 
 def stand_in(folder: Path, name: str) -> str:
