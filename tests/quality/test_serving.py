@@ -14,7 +14,7 @@ from tests.metrics.rows import exchange
 
 from setpoint.client.client import Client
 from setpoint.metrics.verdict import State
-from setpoint.quality.serving.check import Server
+from setpoint.quality.serving.check import Finding, Server
 from setpoint.quality.serving.registry import CHECKS
 from setpoint.quality.task import CallText, Response
 from setpoint.records.exchange import Exchange, Outcome
@@ -57,8 +57,12 @@ class Scripted(Server):
         return self._posted(path, body)
 
 
+async def checked(name: str, server: Server) -> Finding:
+    return await CHECKS[name](server)
+
+
 def state(check: str, server: Server) -> tuple[State, str]:
-    found = asyncio.run(CHECKS[check](server))
+    found = asyncio.run(checked(check, server))
     assert found.name == check
     return found.state, found.reason
 
@@ -77,11 +81,11 @@ def test_a_stream_that_drops_a_piece_is_found_and_an_unsteady_model_is_not_blame
 
 
 def test_a_cut_answer_must_say_so_and_be_no_longer_than_asked() -> None:
-    def cut(**fields: object) -> Server:
-        return Scripted(lambda _: said(outcome=Outcome.LENGTH, **fields))
+    def cut(completion_tokens: int) -> Server:
+        return Scripted(lambda _: said(outcome=Outcome.LENGTH, completion_tokens=completion_tokens))
 
-    assert state("truncation", cut(completion_tokens=5))[0] is State.MET
-    assert state("truncation", cut(completion_tokens=9))[0] is State.MISSED
+    assert state("truncation", cut(5))[0] is State.MET
+    assert state("truncation", cut(9))[0] is State.MISSED
     assert state("truncation", Scripted(lambda _: said(finish_reason="stop")))[0] is State.MISSED
     silent = Scripted(lambda a: said(outcome=Outcome.LENGTH if a["stream"] else Outcome.COMPLETE))
     assert state("truncation", silent)[0] is State.MISSED
@@ -204,7 +208,7 @@ def test_the_rendered_prompt_is_a_hash_that_changes_with_the_template() -> None:
         return Scripted(lambda _: said(), posted)
 
     def facts(server: Server) -> dict[str, Any]:
-        found = asyncio.run(CHECKS["rendered_prompt"](server))
+        found = asyncio.run(checked("rendered_prompt", server))
         assert found.state is State.MET
         return found.facts
 
