@@ -160,7 +160,8 @@ class Wire:
 
     def _document(self, choice: dict[str, Any], tokens: int, hidden: int, fault: FaultKind | None) -> bytes:
         choice |= {"index": 0, "finish_reason": None if fault is FaultKind.TRUNCATE else self.reason}
-        document: dict[str, Any] = {"object": self.kind, "choices": [choice]}
+        document: dict[str, Any] = {"id": "fake-1", "object": self.kind, "created": 0, "model": self.script.model}
+        document["choices"] = [choice]
         if self.script.reports_usage:
             document["usage"] = self._usage(tokens, hidden)
         return msgspec.json.encode(document)
