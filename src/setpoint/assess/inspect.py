@@ -101,6 +101,7 @@ def _run(program: list[str], opened: OpenTarget, task: str, sampling: Sampling, 
     command = [
         *program, "eval", task, "--model", f"openai-api/{PROVIDER}/{target.model}", "--log-dir", str(folder),
         "--log-format", "json", "--display", "none", "--no-fail-on-error", "--max-retries", "0",
+        "-M", "max_retries=0",  # the OpenAI client below it would repeat on its own
         "--max-connections", str(sampling.concurrency), "--epochs", str(sampling.epochs), "--seed", str(sampling.seed),
         "--temperature", str(sampling.temperature),
     ]  # fmt: skip

@@ -20,7 +20,8 @@ from setpoint.records.quality import Blame, QualityRow
 LOG_VERSION = 2
 LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 REQUIRED_COVERAGE = 0.95
-_KIND = re.compile(r"\A\W*(\w+)")
+_FIRST = re.compile(r"\W*(\w+)")
+_CAUSE = re.compile(r"raised (\w+)")  # what a retry gave up on
 _CODE = re.compile(r"[Ee]rror code: (\d{3})")
 
 
@@ -184,7 +185,8 @@ def _score(status: str, sample: _Sample | None, scorer: str | None) -> tuple[flo
 
 def _named(message: str) -> str:
     """The kind of an error: its text may hold prompt or answer."""
-    kind, code = _KIND.match(message), _CODE.search(message)
+    cause, first, code = _CAUSE.search(message), _FIRST.match(message), _CODE.search(message)
+    kind = cause or first
     return " ".join(filter(None, (kind and kind[1], code and f"HTTP {code[1]}"))) or "unknown"
 
 
