@@ -1,4 +1,4 @@
-"""Logs that Inspect AI really wrote (0.3.285, against the fake engine), read as graded rows; events and tracebacks are cut out.
+"""Logs that Inspect AI 0.3.285 really wrote against the fake engine, read as graded rows; events are cut out.
 
 ``good``: 19 of 20 right. ``failing``: every fourth request failed, samples may fail (``--no-fail-on-error``).
 ``stopped``: likewise, and the first failure ends the run.
