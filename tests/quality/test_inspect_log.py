@@ -152,12 +152,13 @@ def test_without_inspect_the_message_says_how_to_get_it(tmp_path: Path) -> None:
 def test_inspect_itself_asks_a_server_of_which_every_fourth_request_fails(tmp_path: Path) -> None:
     """Opt-in: ``SETPOINT_INSPECT`` names the program of an environment with inspect-ai."""
     suite = words_suite()
-    with engine_for(suite, faults=(Fault(kind=FaultKind.FAIL, every=4),)) as target:
+    with engine_for(suite, faults=(Fault(kind=FaultKind.FAIL, first=2, every=4),)) as target:
         done = subprocess.run(
             [sys.executable, "-m", "setpoint", "eval", target.base_url, "--inspect", TASK.name, "--runs",
              str(tmp_path / "runs"), "--json"],
             cwd=TASK.parent, capture_output=True, text=True, check=False, timeout=280,
             env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")},
         )  # fmt: skip
+    assert done.returncode == 3, done.stderr
     (score,) = answer(done)["scores"]
     assert (score["measured"], score["planned"], score["score"]) == (15, 20, 1.0)
