@@ -26,6 +26,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leaves out tests on recorded data where there are none, and those on vLLM unless they were asked for."""
     absent = {name for name in ("shared",) if shared_data() == ABSENT}
     absent |= set() if os.environ.get("SETPOINT_TEST_VLLM") else {"vllm"}
+    absent |= set() if os.environ.get("SETPOINT_INSPECT") else {"inspect"}
     left_out = [item for item in items if any(item.get_closest_marker(name) for name in absent)]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]

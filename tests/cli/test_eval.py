@@ -112,7 +112,7 @@ def test_under_load_is_one_record_with_both(folder: Path) -> None:
     assert {v["metric"] for v in answer["verdicts"]} == {"quality", "ttft"}
 
 
-def test_serving_checks_find_a_server_that_streams_something_else(folder: Path) -> None:
+def test_serving_checks_run_over_real_sockets_and_a_sound_server_passes(folder: Path) -> None:
     fault = Fault(kind=FaultKind.FAIL, first=10_000)
     answers = {"": Said(text=" ".join(["long"] * 60))}
     with fake_engine(Script(answers=answers, faults=(fault,))) as engine:

@@ -1,5 +1,6 @@
 """The playbook and its ranking for a diagnosis."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -44,8 +45,9 @@ def test_the_techniques_that_the_field_knows_are_there() -> None:
     assert names >= {
         "more_slots", "admission_limit", "smaller_prefill_chunks", "prefix_caching", "shared_content_first",
         "kv_quantization", "weight_quantization", "weight_quantization_partial", "speculation_ngram",
-        "speculation_draft", "speculation_mtp", "more_tensor_parallel", "disaggregation", "kv_offload", "cuda_graphs",
-        "less_conservative_scheduler", "fewer_threads", "cpu_binding", "second_replica", "load_aware_routing",
+        "speculation_draft", "speculation_mtp", "more_tensor_parallel", "disaggregation", "kv_offload", "kv_transfer",
+        "cuda_graphs", "less_conservative_scheduler", "fewer_threads", "cpu_binding", "second_replica",
+        "load_aware_routing",
     }  # fmt: skip
 
 
@@ -103,6 +105,17 @@ def test_a_change_needs_a_pinned_value_to_double() -> None:
     assert change_for(Knob("n_parallel", "double"), {"engine_flags": {}}) is None
     assert change_for(Knob("n_threads", "1"), PINS) is None
     assert change_for(Knob("n_threads", "halve"), PINS) is None
+
+
+def test_shared_content_is_moved_to_the_front_where_it_stands_behind() -> None:
+    found = diagnosis(finding("prefix_cache", Conclusion.SUPPORTED))
+
+    def proposed(pins: Mapping[str, object]) -> str | None:
+        return next(r.change for r in rank(found, pins) if r.name == "shared_content_first")
+
+    assert proposed({**PINS, "prompt_layout": "shared part behind"}) == "card.traffic.prefix.position=front"
+    assert proposed({**PINS, "prompt_layout": "shared part front"}) is None
+    assert proposed(PINS) is None
 
 
 def test_knobs_of_engines_that_we_start_are_named_as_these_are() -> None:

@@ -70,3 +70,20 @@ def test_the_schedule_may_differ_where_it_follows_from_the_variable(tmp_path: Pa
     c = run(tmp_path, load="1/s", schedule_digest="y", model="n")
     with pytest.raises(PinsDiffer, match="schedule_digest: x against y"):
         compare(a, c, "model")
+
+
+def test_cards_may_differ_in_the_layout_and_in_nothing_beside_it(tmp_path: Path) -> None:
+    def laid(position: str, digest: str, rate: str = "1/s") -> RunRecord:
+        card = {"traffic": {"rate": rate, "prefix": {"tokens": 60, "position": position}}}
+        return (
+            RunStore(tmp_path)
+            .create("chat")
+            .finish(
+                card=card, pins={**PINS, "prompt_layout": position, "card_digest": digest, "schedule_digest": digest}
+            )
+        )
+
+    found = compare(laid("behind", "x"), laid("front", "y"), "prompt_layout")
+    assert [(d.a, d.b) for d in found.changes] == [("behind", "front")]
+    with pytest.raises(PinsDiffer, match=r"traffic\.rate: 1/s against 2/s"):
+        compare(laid("behind", "x"), laid("front", "y", "2/s"), "prompt_layout")

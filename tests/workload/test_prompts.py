@@ -62,6 +62,22 @@ def test_a_prefix_is_shared_inside_its_group_only() -> None:
             assert common(first, second) < 8
 
 
+def test_a_shared_part_behind_is_the_same_text_after_what_varies() -> None:
+    front = openings(schedule_for(card(traffic="prefix: {tokens: 60}"), 1))
+    behind = openings(schedule_for(card(traffic="prefix: {tokens: 60, position: behind}"), 1))
+    for before, after in zip(front, behind, strict=True):
+        assert after.split() == before.split()[60:] + before.split()[:60]
+    assert max(common(a, b) for a, b in itertools.pairwise(behind)) < 8
+
+
+def test_the_layout_is_a_part_of_the_schedule_and_the_front_is_what_it_always_was() -> None:
+    plain, front, behind = (
+        schedule_for(card(traffic=f"prefix: {{tokens: 60{more}}}"), 1).digest()
+        for more in ("", ", position: front", ", position: behind")
+    )
+    assert plain == front != behind
+
+
 def test_a_shorter_prefix_is_the_beginning_of_a_longer_one() -> None:
     writer = PromptWriter(WORDS, 1, "n")
     short, long = (writer.text(Session(i, 0.0, (Turn(n, 1, 0, n - 1),)), 0) for i, n in enumerate((40, 90)))

@@ -1,33 +1,31 @@
-"""An experiment on a live target: each run of each arm on an engine that is started for it alone."""
+"""An experiment on a live target: each run of each arm on an engine that is started for it alone, or on its server."""
 
 import os
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
+from setpoint.assess.arm_quality import ArmQuality
+from setpoint.assess.arms import Arms, demand_same
 from setpoint.assess.bench import Bench
-from setpoint.assess.target import TargetOptions, open_target
 from setpoint.clock import utc_now
-from setpoint.engines.supervisor import Loading
 from setpoint.errors import UsageError
 from setpoint.experiments.analysis import Block, analyse
 from setpoint.experiments.beside import beside_speed
-from setpoint.experiments.change import Change, changed_flags, changed_model, check_arms
+from setpoint.experiments.change import Change
+from setpoint.experiments.conclusion import conclude
 from setpoint.experiments.design import RUNS_A_BLOCK, Design
 from setpoint.experiments.endpoint import endpoints_of, primary_of
-from setpoint.experiments.record import ArmRun, ExperimentRecord, ExperimentStore
+from setpoint.experiments.record import ArmRun, ExperimentRecord, QualityRun
 from setpoint.experiments.screening import order_of, screen
 from setpoint.experiments.verdict import delta_of
-from setpoint.load.progress import Listener
-from setpoint.load.runner import Outcome, silent
+from setpoint.load.runner import Outcome
 from setpoint.metrics.table import ExchangeTable
 from setpoint.records.meta import Series
 from setpoint.records.record import RunRecord
-from setpoint.records.store import RunStore
-from setpoint.workload.card import Workload
 
 DURATION_S = 20.0
 LEAST_DURATION_S = 3.0
@@ -37,72 +35,26 @@ INTERRUPTED = "interrupted"
 SCREENING_SEED = 10_000  # its schedules are none of those that confirm
 
 
-@dataclass(frozen=True, slots=True)
-class Arms:
-    """What is compared, and how it is measured.
+def run_experiment(arms: Arms, *, search: bool = False, resumed: ExperimentRecord | None = None) -> ExperimentRecord:
+    """Runs the blocks, before them the screening of a search, after them the checks of the answers.
 
-    Attributes:
-        card: The card.
-        folder: Folder that a card's trace is relative to.
-        options: The first arm: an engine to start.
-        store: Where runs go.
-        experiments: Where the experiment's record goes.
-        changes: The second arm's; of a search: the values to try, all of one flag.
-        blocks: How many.
-        seed: Of order and schedules.
-        rate_per_s: Session starts a second, instead of the card's.
-        users: Users of a closed loop, instead of the card's arrivals.
-        duration_s: Send window of a run; bounded by the budget.
-        budget_s: Bound on everything; None has none.
-        metric: Name of the primary endpoint.
-        delta: Relative change that counts as the same.
-        price_per_hour: Of the service, for the cost of a token.
-        workers: Client processes.
-        listen: Told how a run goes.
-        loading: Told how an engine's start goes.
-        note: Told a sentence now and then.
-    """
-
-    card: Workload
-    folder: str
-    options: TargetOptions
-    store: RunStore
-    experiments: ExperimentStore
-    changes: tuple[Change, ...]
-    blocks: int = 5
-    seed: int = 1
-    rate_per_s: float | None = None
-    users: int | None = None
-    duration_s: float | None = None
-    budget_s: float | None = None
-    metric: str | None = None
-    delta: float | None = None
-    price_per_hour: float | None = None
-    workers: int | None = None
-    listen: Listener = silent
-    loading: Callable[[Loading], None] = silent
-    note: Callable[[str], None] = silent
-
-
-def run_experiment(arms: Arms, *, search: bool = False) -> ExperimentRecord:
-    """Runs the blocks, and before them the screening of a search; the record is saved after every run.
+    The record is saved after every run. One that was left goes on with the first block that is not whole.
 
     Raises:
-        UsageError: the target is reached by URL, the budget is too small, or a name is wrong.
+        UsageError: the budget is too small, a name is wrong, or the one to resume was something else.
         PinsDiffer: the arms differ in more than the changes.
         EngineError: an engine cannot be started.
     """
-    if arms.options.url is not None:
-        raise UsageError(
-            "An engine that is reached by URL cannot be changed from here.",
-            fix="Let setpoint start it (--engine, --model, --flag).",
-        )
     primary_of(endpoints_of(arms.card), arms.metric)
-    work = _Work(arms, search=search)
+    arms.card_of(arms.changes[:1])
+    if resumed is not None:
+        demand_same(resumed, arms)
+    work = _Work(arms, search=search, resumed=resumed)
     try:
         if search:
             work.screen()
-        work.confirm()
+        if work.confirm():
+            work.check_answers()
     except BaseException as error:
         work.close("incomplete", str(error) or type(error).__name__)
         raise
@@ -113,6 +65,7 @@ def run_experiment(arms: Arms, *, search: bool = False) -> ExperimentRecord:
 class _Work:
     arms: Arms
     search: bool
+    resumed: ExperimentRecord | None = None
     record: ExperimentRecord = field(init=False)
     duration_s: float = field(init=False)
     deadline_s: float | None = field(init=False)
@@ -126,10 +79,15 @@ class _Work:
         arms = self.arms
         budget = arms.budget_s
         self.deadline_s = None if budget is None else time.monotonic() + budget
+        self.chosen = () if self.search else arms.changes
+        if self.resumed is not None:
+            self.duration_s = self.resumed.duration_s
+            self.record = msgspec.structs.replace(self.resumed, status="running", reason=None)
+            self._restore()
+            arms.experiments.save(self.record)
+            return
         screening = 3 * (len(arms.changes) + 1) if self.search else 0
         self.duration_s = _duration(arms, screening + RUNS_A_BLOCK * arms.blocks)
-        self.chosen = () if self.search else arms.changes
-        design = Design(arms.blocks, arms.seed)
         self.record = ExperimentRecord(
             id=arms.experiments.new_id(arms.card.name),
             created=utc_now().isoformat(timespec="seconds"),
@@ -138,21 +96,37 @@ class _Work:
             changes=[str(c) for c in arms.changes],
             blocks=arms.blocks,
             seed=arms.seed,
-            orders=list(design.orders),
+            orders=list(Design(arms.blocks, arms.seed).orders),
             load="unknown",
             duration_s=self.duration_s,
+            asked=arms.asked,
         )
         arms.experiments.save(self.record)
 
+    def _restore(self) -> None:
+        """The blocks that are whole; what was measured of another is left out."""
+        kept = []
+        for block in range(self.record.blocks):
+            made = [r for r in self.record.runs if r.block == block]
+            if len(made) != RUNS_A_BLOCK:
+                break
+            kept += made
+            self._counts({arm: [self.arms.store.open(r.run) for r in made if r.arm == arm] for arm in ("A", "B")})
+        self.record = msgspec.structs.replace(self.record, runs=kept)
+        if kept:
+            self.arms.note(f"going on after block {len(self.blocks)} of {self.record.blocks}")
+
     # blocks
 
-    def confirm(self) -> None:
-        """The blocks, one after another, while the budget lasts."""
+    def confirm(self) -> bool:
+        """The blocks, one after another, while the budget lasts; whether all were made."""
         arms, design = self.arms, Design(self.arms.blocks, self.arms.seed)
-        if self.stopped is not None or not self.chosen:
-            self.close("incomplete" if self.chosen else "complete", self.stopped)
-            return
+        if self.stopped is not None or not (self.chosen or arms.candidate):
+            self.close("incomplete" if self.stopped else "complete", self.stopped)
+            return False
         for block, order in enumerate(design.orders):
+            if block < len(self.blocks):
+                continue
             if not self._affords(RUNS_A_BLOCK):
                 self.stopped = f"the budget was spent after {block} of {arms.blocks} blocks"
                 break
@@ -165,50 +139,74 @@ class _Work:
             assert self.record.analysis is not None
             arms.note(f"block {block + 1} of {arms.blocks}: {self.record.analysis.reason}")
         self.close("complete" if self.stopped is None else "incomplete", self.stopped)
+        return self.stopped is None
 
     def _block(self, block: int, order: str, seed: int) -> bool:
         """One block; False when the user ended it."""
-        found: dict[str, list[Outcome]] = {"A": [], "B": []}
+        found: dict[str, list[RunRecord]] = {"A": [], "B": []}
         for position, arm in enumerate(order):
             changes = self.chosen if arm == "B" else ()
             outcome = self._run(changes, seed, block, arm, position)
             if outcome.interrupted:
                 return False
-            found[arm].append(outcome)
+            found[arm].append(outcome.record)
             if not block and found["A"] and found["B"]:
                 self._check(found)
         self._check(found)
-        tables = {arm: tuple(ExchangeTable.from_record(o.record).measured for o in got) for arm, got in found.items()}
-        doubts = tuple(d for got in found.values() for o in got if (d := _doubt(o)) is not None)
-        self.blocks.append(Block(tables["A"], tables["B"], doubts))
-        for arm, got in found.items():
-            self.runs[arm] += [o.record for o in got]
+        self._counts(found)
         return True
 
-    def _check(self, found: dict[str, list[Outcome]]) -> None:
-        a, b = ([o.record for o in found[arm]] for arm in ("A", "B"))
-        differences = check_arms(a, b, self.chosen)
-        self._update(before={d.pin: d.a for d in differences}, after={d.pin: d.b for d in differences})
+    def _counts(self, found: dict[str, list[RunRecord]]) -> None:
+        tables = {arm: tuple(ExchangeTable.from_record(r).measured for r in got) for arm, got in found.items()}
+        doubts = tuple(d for got in found.values() for r in got if (d := _doubt(r)) is not None)
+        self.blocks.append(Block(tables["A"], tables["B"], doubts))
+        for arm, got in found.items():
+            self.runs[arm] += got
+
+    def _check(self, found: dict[str, list[RunRecord]]) -> None:
+        allowed = self.arms.differences(found["A"], found["B"], self.chosen)
+        self._update(before={d.pin: d.a for d in allowed.changes}, after={d.pin: d.b for d in allowed.changes})
+        unknown = f"Neither target reports {', '.join(allowed.unknown)}: that they are equal there is an assumption."
+        if allowed.unknown and unknown not in self.record.notes:
+            self._note_result(unknown)
 
     def _run(self, changes: Sequence[Change], seed: int, block: int | None, arm: str, position: int) -> Outcome:
         arms = self.arms
-        options = replace(
-            arms.options,
-            flags=changed_flags(arms.options.flags, changes),
-            model=changed_model(arms.options.model, changes),
-        )
         load_average = os.getloadavg()[0]
         place = Series(id=self.record.id, kind="experiment", step=len(self.record.runs))
-        with open_target(arms.card, options, loading=arms.loading) as opened:
+        with arms.opened(arm, changes) as opened:
             bench = Bench(
-                card=arms.card, folder=arms.folder, opened=opened, store=arms.store, seed=seed, workers=arms.workers,
-                listen=arms.listen, note=arms.note,
+                card=arms.card_of(changes), folder=arms.folder, opened=opened, store=arms.store, seed=seed,
+                workers=arms.workers, listen=arms.listen, note=arms.note,
             )  # fmt: skip
             outcome = bench.one(rate_per_s=arms.rate_per_s, users=arms.users, duration_s=self.duration_s, series=place)
             load = bench.label(arms.rate_per_s, arms.users)
         made = ArmRun(run=outcome.record.id, block=block, arm=arm, position=position, load_average=load_average)
         self._update(runs=[*self.record.runs, made], load=load)
         return outcome
+
+    # the answers
+
+    def check_answers(self) -> None:
+        """Asks both arms what the checks want; the verdict on the change joins speed and answers."""
+        arms = self.arms
+        if arms.checks is None:
+            return
+        quality = ArmQuality(
+            arms=arms, checks=arms.checks, changes=self.chosen, series=self.record.id, made=self._asked,
+            done=self.record.quality_runs,
+        )  # fmt: skip
+        self.close("incomplete", "the answers were not checked to the end")
+        found = quality.compare()
+        if quality.interrupted:
+            self.close("incomplete", INTERRUPTED)
+            return
+        self._update(quality=found, agreement=quality.agreement)
+        self._judge()
+        self.close("complete", None)
+
+    def _asked(self, made: QualityRun) -> None:
+        self._update(quality_runs=[*self.record.quality_runs, made])
 
     # a search
 
@@ -264,7 +262,8 @@ class _Work:
         arms = self.arms
         found = analyse(arms.card, self.blocks, metric=arms.metric, delta=arms.delta, seed=arms.seed)
         beside = beside_speed(self.runs["A"], self.runs["B"], arms.price_per_hour)
-        self._update(analysis=found, beside=beside)
+        check = next((c.quality_check for c in self.chosen if c.quality_check is not None), None)
+        self._update(analysis=found, beside=beside, conclusion=conclude(found, self.record.quality, check))
 
     def _note_result(self, sentence: str) -> None:
         self.arms.note(sentence)
@@ -293,11 +292,13 @@ def _duration(arms: Arms, runs: int) -> float:
     return min(wanted, fits)
 
 
-def _doubt(outcome: Outcome) -> str | None:
-    if outcome.record.meta.reason is not None:
-        return f"a run is incomplete: {outcome.record.meta.reason.splitlines()[0]}"
-    if not outcome.certificate.good:
-        return f"the client may have been the bottleneck: {'; '.join(outcome.certificate.reasons)}"
+def _doubt(record: RunRecord) -> str | None:
+    if record.meta.reason is not None:
+        return f"a run is incomplete: {record.meta.reason.splitlines()[0]}"
+    certificate = record.meta.client or {}
+    if not certificate.get("good"):
+        reasons = certificate.get("reasons") or ["it is not certified"]
+        return f"the client may have been the bottleneck: {'; '.join(reasons)}"
     return None
 
 

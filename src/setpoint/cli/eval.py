@@ -26,6 +26,9 @@ def evaluate(
         list[str] | None,
         typer.Option(help="core, serving (contracts of the server), distributions, or a JSONL file; repeatable."),
     ] = None,
+    inspect: Annotated[
+        str | None, typer.Option(metavar="TASK", help="A task of Inspect AI (a file or a name) instead of suites.")
+    ] = None,
     baseline: Annotated[str | None, typer.Option(metavar="RUN", help="Compare with this evaluation.")] = None,
     variable: Annotated[str | None, typer.Option(help="The one pin that may differ from the baseline.")] = None,
     delta: Annotated[str | None, typer.Option(help='Loss of score that is still "no worse": 5% unless given.')] = None,
@@ -70,6 +73,7 @@ def evaluate(
         card=card,
         target=chosen,
         suites=tuple(suite or ()),
+        inspect=inspect,
         baseline=baseline,
         variable=variable,
         delta=loss,

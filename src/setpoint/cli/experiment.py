@@ -12,6 +12,8 @@ from setpoint.errors import UsageError
 from setpoint.units import format_duration, format_number, format_share, parse_share
 
 if TYPE_CHECKING:
+    from setpoint.assess.arms import Candidate, Checks
+    from setpoint.assess.target import TargetOptions
     from setpoint.experiments.change import Change
     from setpoint.experiments.plan import Proposal
     from setpoint.experiments.record import ExperimentRecord
@@ -21,6 +23,7 @@ group = typer.Typer(no_args_is_help=True, help="Propose, run and judge one-varia
 app.add_typer(group, name="experiment")
 
 DECIDED, NOT_BETTER, OPEN = 0, 1, 3
+DISTRIBUTIONS = "distributions"
 SHOWN = 8
 Ref = Annotated[str, typer.Argument(metavar="RUN", help="Id, a unique beginning or end of one, a path, or latest.")]
 
@@ -66,6 +69,29 @@ def run(
         str | None, typer.Option("--plan", metavar="RUN", help="Take the top row of `experiment plan RUN`.")
     ] = None,
     combined: Annotated[bool, typer.Option("--combined", help="Allow several --change at once.")] = False,
+    base_url: Annotated[str | None, typer.Option(help="Arm A is this server; with --candidate-url.")] = None,
+    candidate_url: Annotated[str | None, typer.Option(help="Arm B is this server; with --base-url.")] = None,
+    variable: Annotated[
+        str | None, typer.Option(help="The one pin in which the two servers may differ, e.g. reported.total_slots.")
+    ] = None,
+    base_pin: Annotated[
+        list[str] | None,
+        typer.Option("--base-pin", metavar="NAME=VALUE", help="What A does not report: the pin told.NAME."),
+    ] = None,
+    candidate_pin: Annotated[
+        list[str] | None, typer.Option("--candidate-pin", metavar="NAME=VALUE", help="Likewise of B.")
+    ] = None,
+    quality: Annotated[
+        list[str] | None,
+        typer.Option(help="Compare the answers too: core, a JSONL file, distributions; repeatable."),
+    ] = None,
+    quality_idle: Annotated[
+        bool, typer.Option("--quality-idle", help="Ask the suites on an idle engine, not under the load.")
+    ] = False,
+    quality_delta: Annotated[str | None, typer.Option(help='Loss of score that is still "no worse"; 5%.')] = None,
+    resume: Annotated[
+        str | None, typer.Option(metavar="EXPERIMENT", help="Go on with one that was left; same options otherwise.")
+    ] = None,
     search: Annotated[bool, typer.Option("--search", help="Screen several values, then confirm the best.")] = False,
     blocks: Annotated[int, typer.Option(min=1, max=200, help="Blocks of four runs; fewer than 5 stay undecided.")] = 5,
     metric: Annotated[
@@ -81,6 +107,7 @@ def run(
     ] = None,
     model: opt.Model = None,
     api: opt.Api = None,
+    api_key_env: opt.KeyEnv = None,
     engine: opt.EngineName = "llamacpp",
     flag: opt.FlagList = None,
     seed: opt.Seed = 1,
@@ -92,7 +119,8 @@ def run(
 
     Exit codes: 0 better, 1 worse or the same, 3 undecided.
     """
-    from setpoint.assess.experiment import Arms, run_experiment
+    from setpoint.assess.arms import Arms
+    from setpoint.assess.experiment import run_experiment
     from setpoint.cli.progress import Reporter
     from setpoint.experiments.record import ExperimentStore
     from setpoint.records.store import RunStore
@@ -101,11 +129,19 @@ def run(
     if rate is not None and concurrency is not None:
         raise UsageError("--rate and --concurrency cannot both be given: open loop or closed loop.")
     target = opt.target_options(
-        url=None, model=model, api=api, api_key_env=None, metrics_url=None, insecure=False, ca_file=None, engine=engine,
-        flag=flag,
+        url=base_url, model=model, api=api, api_key_env=api_key_env, metrics_url=None, insecure=False, ca_file=None,
+        engine=engine, flag=flag,
     )  # fmt: skip
-    store = RunStore(runs)
-    changes = _changes(change, _top_row(store, plan_of), search=search, combined=combined)
+    store, experiments = RunStore(runs), ExperimentStore(runs.parent / "experiments")
+    candidate = _candidate(target, candidate_url, variable, base_pin, candidate_pin)
+    if candidate is not None and (change or plan_of or search or combined):
+        raise UsageError(
+            "Two servers differ as they are: --change, --plan, --search and --combined are for engines here."
+        )
+    if resume is not None and search:
+        raise UsageError("A search is not resumed: confirm the value that it found with --change.")
+    changes = () if candidate else _changes(change, _top_row(store, plan_of), search=search, combined=combined)
+    checks = _checks(quality, idle=quality_idle, delta=opt.parse("--quality-delta", quality_delta, parse_share))
     loaded = load_card(card)
     with Reporter(quiet=json) as reporter:
         arms = Arms(
@@ -113,8 +149,10 @@ def run(
             folder=str(card.parent),
             options=target,
             store=store,
-            experiments=ExperimentStore(runs.parent / "experiments"),
+            experiments=experiments,
             changes=changes,
+            candidate=candidate,
+            checks=checks,
             blocks=blocks,
             seed=seed,
             rate_per_s=next(iter(opt.numbers("--rate", rate)), None),
@@ -129,7 +167,8 @@ def run(
             loading=reporter.loading,
             note=reporter.note,
         )
-        record = run_experiment(arms, search=search)
+        left = None if resume is None else experiments.open(resume)
+        record = run_experiment(arms, search=search, resumed=left)
     _show(record, runs, json=json)
     raise typer.Exit(_exit(record))
 
@@ -203,13 +242,46 @@ def _changes(given: list[str] | None, top: str | None, *, search: bool, combined
     return changes
 
 
+def _candidate(
+    base: "TargetOptions", url: str | None, variable: str | None, base_pin: list[str] | None, pin: list[str] | None
+) -> "Candidate | None":
+    """The second server, where both arms are servers."""
+    from dataclasses import replace
+
+    from setpoint.assess.arms import Candidate
+
+    if url is None:
+        if base.url is not None or variable is not None or base_pin or pin:
+            raise UsageError("--base-url, --variable and pins of the arms go with --candidate-url.")
+        return None
+    if base.url is None or variable is None:
+        raise UsageError("--candidate-url needs --base-url and --variable, the one pin that may differ.")
+    told = opt.flags(base_pin, "--base-pin"), opt.flags(pin, "--candidate-pin")
+    return Candidate(replace(base, url=url), variable, told)
+
+
+def _checks(names: list[str] | None, *, idle: bool, delta: float | None) -> "Checks | None":
+    """What is to be asked about the answers."""
+    from setpoint.assess.arms import Checks
+    from setpoint.quality.compare import DELTA
+    from setpoint.quality.suite import load_suite
+
+    if not names:
+        if idle or delta is not None:
+            raise UsageError("--quality-idle and --quality-delta go with --quality.", fix="For example --quality core.")
+        return None
+    suites = tuple(load_suite(name) for name in dict.fromkeys(names) if name != DISTRIBUTIONS)
+    return Checks(suites, DISTRIBUTIONS in names, idle, delta=DELTA if delta is None else delta)
+
+
 def _exit(record: "ExperimentRecord") -> int:
     from setpoint.cli import INTERRUPTED
     from setpoint.experiments.verdict import Judgement
 
     if record.reason == "interrupted":
         return INTERRUPTED
-    judgement = Judgement.UNDECIDED if record.analysis is None else record.analysis.judgement
+    said = record.conclusion or record.analysis
+    judgement = Judgement.UNDECIDED if said is None else said.judgement
     if judgement is Judgement.UNDECIDED:
         return OPEN
     return DECIDED if judgement is Judgement.BETTER else NOT_BETTER
@@ -229,6 +301,10 @@ def _show(record: "ExperimentRecord", runs: Path, *, json: bool) -> None:
     what = arm or ", ".join(record.changes)
     verdict = "no verdict" if found is None else f"{str(found.judgement).upper()} in {found.primary}: {found.reason}"
     console.print(f"{what}. {verdict}", soft_wrap=True)
+    if record.conclusion is not None:
+        console.print(
+            f"On the whole {str(record.conclusion.judgement).upper()}: {record.conclusion.reason}.", soft_wrap=True
+        )
     if record.reason is not None:
         console.print(f"Incomplete: {record.reason}", soft_wrap=True)
     for sentence in record.notes:
@@ -257,6 +333,7 @@ def _show(record: "ExperimentRecord", runs: Path, *, json: bool) -> None:
             console.print(f"Too few exchanges an arm and block for: {needs}", soft_wrap=True)
     if record.beside:
         console.print(table(("beside speed", "A", "B"), ((b.name, b.shown(b.a), b.shown(b.b)) for b in record.beside)))
+    _show_quality(record)
     loads = [r.load_average for r in record.runs]
     console.print(
         pairs(
@@ -269,6 +346,19 @@ def _show(record: "ExperimentRecord", runs: Path, *, json: bool) -> None:
             }
         )
     )
+
+
+def _show_quality(record: "ExperimentRecord") -> None:
+    from setpoint.cli.judge_quality import print_comparison
+
+    for found in record.quality:
+        print_comparison(found)
+    said = record.agreement
+    if said is not None:
+        stdout().print(
+            f"{said.answers} answers of both arms: {said.same:.0%} are the same text; on average they part after "
+            f"{said.until:.0%} of it. Reported, never judged.", soft_wrap=True,
+        )  # fmt: skip
 
 
 def _figure(found: "Compared", value: float | None) -> str:

@@ -10,6 +10,7 @@ import msgspec
 
 from setpoint.assess.bench import Bench
 from setpoint.assess.evaluation import evaluate_idle, evaluate_under_load, suites_of
+from setpoint.assess.inspect import evaluate_inspect
 from setpoint.assess.target import TargetOptions, open_target
 from setpoint.cli import INTERRUPTED
 from setpoint.cli.output import STATE_STYLE, emit_json, exit_code, stdout, table
@@ -41,6 +42,7 @@ class Request:
     card: Path | None
     target: TargetOptions
     suites: tuple[str, ...]
+    inspect: str | None
     baseline: str | None
     variable: str | None
     delta: float | None
@@ -98,6 +100,10 @@ def evaluate(request: Request) -> int:
             )  # fmt: skip
             outcome = evaluate_under_load(bench, suites, sampling=sampling, duration_s=request.duration_s, keep=keep)
             record, interrupted = outcome.record, outcome.interrupted
+        elif request.inspect is not None:
+            record = evaluate_inspect(
+                opened, store, request.inspect, sampling=sampling, card=card, note=reporter.note
+            ).record
         else:
             record = evaluate_idle(
                 opened, store, suites, sampling=sampling, card=card, serving=serving,
@@ -126,7 +132,7 @@ def compare_runs(words: Sequence[str], runs: Path, *, delta: float | None, varia
     if json:
         emit_json(found)
     else:
-        _print_comparison(found)
+        print_comparison(found)
     return exit_code(s.state for s in found.suites)
 
 
@@ -161,6 +167,10 @@ def _chosen(request: Request, card: Workload | None) -> tuple[list[Suite], bool,
         raise UsageError("--under-load needs a card: its traffic is the load.")
     if request.duration_s is not None and not request.under_load:
         raise UsageError("--duration is for --under-load: without it the suite takes as long as it takes.")
+    if request.inspect is not None:
+        if request.suites or request.under_load or request.answers is not None:
+            raise UsageError("--inspect stands alone: no --suite, --under-load or --answers beside it.")
+        return [], False, False
     named = list(dict.fromkeys(request.suites))
     serving, distributions = SERVING in named, DISTRIBUTIONS in named
     if request.under_load and (serving or distributions):
@@ -229,7 +239,7 @@ def _show(record: RunRecord, comparison: Comparison | None, *, json: bool) -> in
     for note in record.meta.notes:
         out.print(note, soft_wrap=True, markup=False)
     if comparison is not None:
-        _print_comparison(comparison)
+        print_comparison(comparison)
     if not states:
         out.print("Nothing was promised: a card with `quality(core) >= 40%`, or --baseline, gives a verdict.")
     out.print(f"run: {record.id}", soft_wrap=True)
@@ -259,7 +269,8 @@ def _families(record: RunRecord) -> list[tuple[str, ...]]:
     return out
 
 
-def _print_comparison(found: Comparison) -> None:
+def print_comparison(found: Comparison) -> None:
+    """The tables of a comparison."""
     out = stdout()
     changed = "; ".join(map(str, found.changes)) or "nothing (A against A)"
     out.print(f"{found.candidate} against {found.base}. Changed: {changed}.", soft_wrap=True, markup=False)
@@ -271,7 +282,8 @@ def _print_comparison(found: Comparison) -> None:
         )
         for s in found.suites
     ]  # fmt: skip
-    out.print(table(("suite", "verdict", "difference of scores", "tasks", "McNemar p", "same answers"), rows))
+    if rows:
+        out.print(table(("suite", "verdict", "difference of scores", "tasks", "McNemar p", "same answers"), rows))
     if found.divergence is not None:
         d = found.divergence
         floor = "" if found.floor is None else f"; the base against itself {found.floor.mean_kl:.2g}"

@@ -11,8 +11,9 @@ from typing import Any
 from setpoint.diagnosis.diagnosis import Diagnosis
 from setpoint.diagnosis.hypothesis import Conclusion, Finding
 from setpoint.diagnosis.service_model import ServiceModel
-from setpoint.experiments.change import Change, pinned_flag
+from setpoint.experiments.change import ENGINE, LAYOUT, Change, pinned_flag
 from setpoint.experiments.playbook import UNDECIDED, Knob, Technique, playbook
+from setpoint.records.pins import PROMPT_LAYOUT
 from setpoint.units import format_duration
 
 FACTORS = {"double": 2.0, "halve": 0.5}
@@ -80,7 +81,7 @@ def _order(proposal: Proposal) -> tuple[bool, float]:
 def _propose(technique: Technique, finding: Finding, model: ServiceModel, pins: Mapping[str, Any]) -> Proposal:
     relief, price = technique.relief[finding.name], technique.trade_off
     knob = technique.knobs.get(str(pins.get("engine")))
-    change = None if knob is None else change_for(knob, pins)
+    change = _layout_change(technique, pins) if knob is None else change_for(knob, pins)
     if technique.formula == "slots" and change is not None:
         assert knob is not None
         before = _number(pinned_flag(pins, knob.flag))
@@ -114,7 +115,7 @@ def _propose(technique: Technique, finding: Finding, model: ServiceModel, pins: 
 
 def _without_cause(technique: Technique, pins: Mapping[str, Any]) -> Proposal:
     knob = technique.knobs.get(str(pins.get("engine")))
-    change = None if knob is None else change_for(knob, pins)
+    change = _layout_change(technique, pins) if knob is None else change_for(knob, pins)
     return Proposal(
         name=technique.name,
         title=technique.title,
@@ -136,12 +137,18 @@ def change_for(knob: Knob, pins: Mapping[str, Any]) -> Change | None:
     """The change that a knob means for a pinned engine; None where it needs a value that is not pinned."""
     factor = FACTORS.get(knob.value)
     if factor is None:
-        return Change(knob.flag, knob.value) if pinned_flag(pins, knob.flag) != knob.value else None
+        return Change(ENGINE + knob.flag, knob.value) if pinned_flag(pins, knob.flag) != knob.value else None
     before = _number(pinned_flag(pins, knob.flag))
     if before is None:
         return None
     after = max(round(before * factor), 1)
-    return None if after == before else Change(knob.flag, str(after))
+    return None if after == before else Change(ENGINE + knob.flag, str(after))
+
+
+def _layout_change(technique: Technique, pins: Mapping[str, Any]) -> Change | None:
+    """The shared part to the front, where the pins say that it stands behind."""
+    behind = str(pins.get(PROMPT_LAYOUT, "")).endswith("behind")
+    return Change(LAYOUT, "front") if technique.change == LAYOUT and behind else None
 
 
 def slots_relief(bottleneck: str, before: float, after: float, default: float) -> float:

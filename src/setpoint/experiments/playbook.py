@@ -11,6 +11,7 @@ from setpoint.errors import UsageError
 
 FILE = Path(__file__).with_name("playbook.yaml")
 UNDECIDED = "undecided"
+NO_CHECK = "none"
 FORMULAS = ("slots",)
 
 
@@ -35,6 +36,7 @@ class Technique(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         relief: Bottleneck that it needs → share of that bottleneck's time that it is expected to remove.
         formula: What replaces the share where the pins allow it; ``slots``: from the number of slots before and after.
         knobs: By engine; an engine that is absent has no single flag for it.
+        change: The variable that it moves on any engine, as ``--change`` takes it; None where it is a flag or none.
         effect: What should get better.
         source: Where the expectation comes from.
         trade_off: What may get worse.
@@ -54,6 +56,7 @@ class Technique(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     refuted_by: str
     formula: str | None = None
     knobs: dict[str, Knob] = {}
+    change: str | None = None
 
 
 @cache

@@ -9,8 +9,11 @@ import msgspec
 
 from setpoint.clock import utc_now
 from setpoint.errors import RecordError, UsageError
+from setpoint.experiments.agreement import Agreement
 from setpoint.experiments.analysis import Analysis
 from setpoint.experiments.beside import Beside
+from setpoint.experiments.conclusion import Conclusion
+from setpoint.quality.compare import Comparison
 from setpoint.records.files import read_bytes, replace_bytes
 from setpoint.records.journal import cannot_write
 
@@ -37,6 +40,20 @@ class ArmRun(msgspec.Struct, frozen=True, kw_only=True):
     load_average: float
 
 
+class QualityRun(msgspec.Struct, frozen=True, kw_only=True):
+    """One evaluation of an arm.
+
+    Attributes:
+        run: Its id in the folder of runs.
+        arm: ``A`` or ``B``.
+        kind: ``distributions`` (idle) or ``suites``.
+    """
+
+    run: str
+    arm: str
+    kind: str
+
+
 class ExperimentRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The content of ``experiment.json``.
 
@@ -60,6 +77,11 @@ class ExperimentRecord(msgspec.Struct, frozen=True, kw_only=True):
         screened: Of a search: value → the primary endpoint in each round.
         analysis: The verdict; None before the first block is done.
         beside: What is reported beside speed.
+        asked: Everything that was asked for: an experiment goes on only where it is equal.
+        quality_runs: Evaluations of the arms.
+        quality: The answers of B against those of A, one comparison a kind.
+        agreement: How far their texts agree; None where they were not read in one go.
+        conclusion: Speed and answers together; None before both are there.
         notes: Sentences for the reader.
     """
 
@@ -82,6 +104,11 @@ class ExperimentRecord(msgspec.Struct, frozen=True, kw_only=True):
     screened: dict[str, list[float | None]] = {}
     analysis: Analysis | None = None
     beside: list[Beside] = []
+    asked: dict[str, Any] = {}
+    quality_runs: list[QualityRun] = []
+    quality: list[Comparison] = []
+    agreement: Agreement | None = None
+    conclusion: Conclusion | None = None
     notes: list[str] = []
 
 

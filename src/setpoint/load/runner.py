@@ -371,6 +371,9 @@ class _Run:
             "cache_state": "prompts are new to the target; shared prefixes only by the card",
             "client_version": setpoint.__version__,
         }
+        shared = spec.card.traffic.prefix
+        if shared is not None:
+            pins["prompt_layout"] = f"shared part {shared.position or 'front'}"
         if prepared is not None:
             pins["output_lengths"] = "forced" if prepared.asked.force_length else "free"
             pins["prompt_lengths"] = f"{prepared.vocabulary.origin} tokens"

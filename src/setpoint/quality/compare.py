@@ -107,10 +107,10 @@ def compare(base: RunRecord, candidate: RunRecord, *, delta: float = DELTA, vari
 
     Raises:
         PinsDiffer: They were measured in different ways, or the targets differ in more than one variable.
-        UsageError: One of them graded nothing.
+        UsageError: One of them holds neither graded answers nor distributions.
     """
     for record in (base, candidate):
-        if record.quality().is_empty():
+        if record.quality().is_empty() and record.distributions().is_empty():
             raise UsageError(f"{record.id} holds no graded answers.", fix="`setpoint eval` makes such a record.")
     changes = _allowed(base, candidate, variable)
     left, right = base.quality(), candidate.quality()

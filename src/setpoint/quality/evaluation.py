@@ -141,10 +141,13 @@ def pins_of(suites: Sequence[Suite], sampling: Sampling) -> dict[str, Any]:
 def facts_of(
     controls: Mapping[str, Controls], scores: Sequence[SuiteScore], findings: Sequence[Finding] = ()
 ) -> dict[str, Any]:
-    """What ``run.json`` says of an evaluation, beside the rows."""
+    """What ``run.json`` says of an evaluation, beside the rows; a suite of another tool has no controls."""
     return {
         "suites": {
-            s.suite: asdict(s) | {"coverage": s.coverage, "controls": _plain(controls[s.suite])} for s in scores
+            s.suite: asdict(s)
+            | {"coverage": s.coverage}
+            | ({"controls": _plain(controls[s.suite])} if s.suite in controls else {})
+            for s in scores
         },
         "serving": [msgspec.to_builtins(f) for f in findings],
     }

@@ -27,9 +27,13 @@ EXPECTED = (
     "client_version",
 )
 
+PROMPT_LAYOUT = "prompt_layout"
+LAYOUT_FIELD = "traffic.prefix.position"  # all that two cards may differ in when the layout is the variable
+
 # What follows from other pins and differs with them.
 FOLLOWS = {
-    "schedule_digest": ("load", "schedule_seed", "card_digest"),
+    "schedule_digest": ("load", "schedule_seed", "card_digest", PROMPT_LAYOUT),
+    "card_digest": (PROMPT_LAYOUT,),
     "model_file": ("model",),
     "model_revision": ("model",),
     "model_source": ("model",),
@@ -96,6 +100,8 @@ def compare(a: RunRecord, b: RunRecord, variable: str) -> Comparison:
     found = differences(a.meta.pins, b.meta.pins)
     changes = tuple(d for d in found if d.pin == variable or d.pin.startswith(f"{variable}."))
     others = [d for d in found if d not in changes and variable not in FOLLOWS.get(d.pin, ())]
+    if variable == PROMPT_LAYOUT:
+        others += [d for d in differences(a.meta.card, b.meta.card) if d.pin != LAYOUT_FIELD]
     if others:
         named = "; ".join(str(d) for d in others)
         raise PinsDiffer(

@@ -144,7 +144,7 @@ def _drawn(schedule: Schedule) -> _Drawn:
     for session in schedule.sessions:
         context = 0
         for number, turn in enumerate(session.turns):
-            seen = context if number else turn.prefix_tokens
+            seen = context if number else 0 if turn.prefix_last else turn.prefix_tokens
             if turn.blocks:
                 shared = next((i for i, block in enumerate(turn.blocks) if block not in known), len(turn.blocks))
                 seen = max(seen, shared * turn.block_tokens)
@@ -177,7 +177,7 @@ def _assumptions(card: Workload, schedule: Schedule) -> tuple[str, ...]:
     found = [f"Lengths are of {schedule.requests:,} requests drawn from the card with seed {_SEED}."]
     if card.traffic.conversation is not None or card.traffic.agent is not None:
         found.append("What a session said before is found in the prefix cache, where the engine has one.")
-    if card.traffic.prefix is not None:
+    if card.traffic.prefix is not None and card.traffic.prefix.position != "behind":
         found.append("The shared prefix is found in the prefix cache.")
     if card.traffic.agent is not None:
         found.append(f"One {card.contract.unit!r} is a whole session: an opening and its tool turns.")

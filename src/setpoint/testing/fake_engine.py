@@ -85,7 +85,8 @@ class FakeProtocol(asyncio.Protocol):
         elif path == "/metrics" and script.metrics:
             self._reply(200, self._model.exposition().encode(), "text/plain; version=0.0.4")
         elif path == "/v1/models":
-            models = [{"id": script.model, "object": "model", "owned_by": "setpoint"}]
+            row = {"id": script.model, "object": "model", "owned_by": "setpoint"}
+            models = [row | {"max_model_len": script.context_tokens}]
             self._reply(200, msgspec.json.encode({"object": "list", "data": models}))
         elif path == "/tokenize" and script.tokenizer:
             self._tokenize()

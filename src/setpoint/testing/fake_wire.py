@@ -99,6 +99,7 @@ class Wire:
 
     def _usage(self, tokens: int, hidden: int = 0) -> dict[str, Any]:
         usage: dict[str, Any] = {"prompt_tokens": self.prompt_tokens, "completion_tokens": tokens}
+        usage["total_tokens"] = self.prompt_tokens + tokens
         if self.script.prefix_cache:
             usage["prompt_tokens_details"] = {"cached_tokens": self.cached_tokens}
         if hidden:
@@ -159,7 +160,8 @@ class Wire:
 
     def _document(self, choice: dict[str, Any], tokens: int, hidden: int, fault: FaultKind | None) -> bytes:
         choice |= {"index": 0, "finish_reason": None if fault is FaultKind.TRUNCATE else self.reason}
-        document: dict[str, Any] = {"object": self.kind, "choices": [choice]}
+        document: dict[str, Any] = {"id": "fake-1", "object": self.kind, "created": 0, "model": self.script.model}
+        document["choices"] = [choice]
         if self.script.reports_usage:
             document["usage"] = self._usage(tokens, hidden)
         return msgspec.json.encode(document)

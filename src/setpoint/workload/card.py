@@ -105,18 +105,21 @@ Arrivals = Annotated[Constant | Poisson | Gamma | Ramp | Closed | Replay, Field(
 
 
 class Prefix(_Part):
-    """Prompts that begin alike.
+    """Prompts that have a part in common.
 
     Attributes:
-        tokens: Length of the shared beginning; part of ``prompt_tokens``. A prompt that is no longer than that keeps
-            its length and shares all but its last token.
-        groups: Number of different beginnings.
-        share: Share of sessions that begin with one.
+        tokens: Length of the shared part; part of ``prompt_tokens``. A prompt that is no longer than that keeps its
+            length and shares all but one of its tokens.
+        groups: Number of different shared parts.
+        share: Share of sessions that have one.
+        position: Where it stands in the prompt. A cache of prefixes reuses equal beginnings only: what stands behind
+            the part that varies is computed anew each time. ``front`` unless named.
     """
 
     tokens: Tokens = Field(gt=0, le=10_000_000)
     groups: Whole = Field(default=1, ge=1, le=100_000)
     share: Share = 1.0
+    position: Literal["front", "behind"] | None = None
 
 
 class Conversation(_Part):

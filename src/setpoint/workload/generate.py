@@ -8,7 +8,7 @@ function cannot change a schedule's digest.
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 import numpy as np
@@ -199,12 +199,13 @@ def _sessions(
     outputs = traffic.output_tokens.draw(_stream(seed, Stream.OUTPUT).take(count))
     groups = _groups(card, seed, count)
     later = _later_turns(card, seed, count)
+    behind = traffic.prefix is not None and traffic.prefix.position == "behind"
     sessions: list[Session] = []
     planned = 0
     for i in range(count):
         prompt = int(openings[i])
         prefix = 0 if traffic.prefix is None or groups[i] is None else min(traffic.prefix.tokens, prompt - 1)
-        first = Turn(prompt, int(outputs[i]), groups[i] if prefix else None, prefix)
+        first = Turn(prompt, int(outputs[i]), groups[i] if prefix else None, prefix, prefix_last=behind and prefix > 0)
         turns = (first, *later[i])
         planned += len(turns)
         if max_requests is not None and planned > max_requests and sessions:
@@ -255,7 +256,7 @@ def _with_think_time(sessions: tuple[Session, ...], closed: Closed, seed: int) -
 
 
 def _paused(turn: Turn, wait_s: float) -> Turn:
-    return Turn(turn.prompt_tokens, turn.output_tokens, turn.prefix_group, turn.prefix_tokens, wait_s, turn.kind)
+    return replace(turn, wait_s=wait_s)
 
 
 def _replay(recorded: Recorded, speed: float, seed: int, window_s: float, max_requests: int | None) -> Schedule:

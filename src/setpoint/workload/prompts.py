@@ -79,7 +79,8 @@ class PromptWriter:
         if turn.prefix_group is None or position:
             return self._write(own, count)
         shared = max(min(turn.prefix_tokens - template, count - 1), 0)
-        return self._prefix(turn.prefix_group, shared) + self._write(own, count - shared)
+        parts = self._prefix(turn.prefix_group, shared), self._write(own, count - shared)
+        return parts[1] + parts[0] if turn.prefix_last else parts[0] + parts[1]
 
     def _prefix(self, group: int, count: int) -> str:
         key = (group, count)

@@ -31,6 +31,7 @@ class Turn:
         kind: Who speaks.
         blocks: Of a replay: the leading blocks of the prompt that other prompts have too, by number. Turn 0 only.
         block_tokens: Length of a block; 0 without them.
+        prefix_last: The shared part stands behind the prompt's own part, not in front of it.
     """
 
     prompt_tokens: int
@@ -41,6 +42,7 @@ class Turn:
     kind: TurnKind = TurnKind.USER
     blocks: tuple[int, ...] = ()
     block_tokens: int = 0
+    prefix_last: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,7 @@ class Schedule:
         for s in self.sessions:
             turns = " ".join(
                 f"{t.kind}:{t.prompt_tokens}+{t.output_tokens}@{t.wait_s!r}/{t.prefix_group}:{t.prefix_tokens}"
+                + ("behind" if t.prefix_last else "")
                 + (f"#{t.block_tokens}*{','.join(map(str, t.blocks))}" if t.blocks else "")
                 for t in s.turns
             )
