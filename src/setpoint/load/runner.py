@@ -259,11 +259,13 @@ class _Run:
                 crew.stop(Stop.NOW)
                 return
             if spec.look is not None and live.ended_early is None:
-                why = spec.look(live.tally, live.briefs)
-                if why is not None:
-                    live.ended_early = why
-                    self.writer.log("ended_early", reason=why)
+                ending = spec.look(live.tally, live.briefs)
+                if ending is not None:
+                    live.ended_early = ending.reason
+                    self.writer.log("ended_early", reason=ending.reason)
                     crew.stop(Stop.DRAIN)
+                    if ending.drain_s is not None:
+                        asyncio.get_running_loop().call_later(ending.drain_s, crew.stop, Stop.NOW)
 
     async def _beside(self, beside: Beside, crew: Crew, origin_s: float) -> None:
         """Work on the same target while the load runs; the load ends with it."""

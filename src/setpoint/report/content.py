@@ -148,6 +148,19 @@ class RecordFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class Point:
+    """One of the things to know at a glance, beside the answer.
+
+    Attributes:
+        name: ``suspect``, ``evidence``, ``quality``, ``tried`` or ``open``.
+        text: A sentence.
+    """
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """A report.
 
@@ -157,6 +170,7 @@ class Report:
         headline: The answer in one sentence.
         state: Of the answer.
         verdicts: The loads that the answer rests on: the highest met and the lowest missed, or the only one.
+        points: What to know at a glance beside the answer.
         sections: Six.
         records: All runs it is made of.
         schema_version: Of the JSON form.
@@ -167,6 +181,7 @@ class Report:
     headline: str
     state: State
     verdicts: tuple[LoadVerdicts, ...]
+    points: tuple[Point, ...]
     sections: tuple[Section, ...]
     records: tuple[RecordFacts, ...]
     schema_version: int = field(default=SCHEMA_VERSION)

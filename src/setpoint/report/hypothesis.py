@@ -9,6 +9,7 @@ from setpoint.diagnosis.wording import budget_rows, model_words
 from setpoint.metrics.capacity import lowest_missed
 from setpoint.metrics.verdict import Origin, State
 from setpoint.records.record import RunRecord
+from setpoint.report.diagnosis_charts import attribution_bars, budget_waterfall
 from setpoint.report.content import Block, Cell, Fact, Facts, Table, Text, cells
 from setpoint.report.step import Step
 from setpoint.units import format_share
@@ -20,9 +21,15 @@ _COLOUR = {
 }
 
 
+def subject_of(steps: Sequence[Step]) -> Step:
+    """The run to be explained: the lowest load that missed a promise for certain; else the lowest that leans there."""
+    leaning = (s for s in steps if any(v.share is not None and v.share < v.required for v in s.verdicts))
+    return lowest_missed(steps) or next(leaning, None) or max(steps, key=lambda s: s.summary.exchanges)
+
+
 def diagnosis_of(steps: Sequence[Step], probes: Sequence[RunRecord]) -> Diagnosis:
     """The lowest load that missed a promise is explained, or the one that says most; all others are evidence."""
-    subject = lowest_missed(steps) or max(steps, key=lambda s: s.summary.exchanges)
+    subject = subject_of(steps)
     others = [s.record for s in steps if s is not subject] + list(probes)
     return diagnose_records(subject.record, others)
 
@@ -38,7 +45,9 @@ def hypothesis_blocks(found: Diagnosis) -> list[Block]:
             blocks.append(Facts(f"Evidence for and against: {main.title}", facts))
         blocks.append(Text(f"What would refute it: {main.refutation}"))
         blocks.append(_hypotheses(found.findings))
-    if found.attribution:
+    bars = attribution_bars(found.attribution, found.subject)
+    if bars is not None:
+        blocks.append(bars)
         rows = [
             cells([a.promise, f"{a.broken:,} of {a.exchanges:,}", ", ".join(f"{n:,} {c}" for c, n in a.causes)])
             for a in found.attribution
@@ -61,6 +70,7 @@ def hypothesis_blocks(found: Diagnosis) -> list[Block]:
         )
     )
     if found.budget is not None:
+        blocks.append(budget_waterfall(found.budget, found.subject))
         rows = [cells(row) for row in budget_rows(found.budget)]
         note = (
             "Allowed is what a request alone costs; the queue gets what is left after the reserve."
