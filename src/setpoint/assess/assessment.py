@@ -109,7 +109,7 @@ class Assessment:
         """Of the search and of each quality promise: what the exit code is made of."""
         graded = verdicts_of([r for r in self.records if r.meta.quality is not None])
         promised = [p.label for p in card.promises if p.metric == "quality"]
-        return [self.search.state, *(graded[p].state if p in graded else State.UNDECIDED for p in promised)]
+        return [self.search.state, *(graded[p][1].state if p in graded else State.UNDECIDED for p in promised)]
 
 
 def assess(asked: Assessed) -> Assessment:
@@ -261,7 +261,7 @@ class _Work:
             report.stage = Stage.INTERRUPTED
             return
         graded = [r for r in found.records if r.meta.quality is not None]
-        open_ones = [p for p, v in verdicts_of(graded).items() if v.state is State.UNDECIDED]
+        open_ones = [p for p, (_, v) in verdicts_of(graded).items() if v.state is State.UNDECIDED]
         tasks = sum(len(s.tasks) for s in suites)
         short = [r for r in graded if r.quality().height < tasks]
         if open_ones or short:

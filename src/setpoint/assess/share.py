@@ -37,7 +37,7 @@ class Shares:
     @property
     def reserved_s(self) -> float:
         """What the other parts leave for the experiment."""
-        if EXPERIMENT not in self.parts or EXPERIMENT_S > MOST_OF_BUDGET * self.budget_s:
+        if EXPERIMENT not in self.parts or MOST_OF_BUDGET * self.budget_s < EXPERIMENT_S:
             return 0.0
         own = WEIGHTS[EXPERIMENT] / sum(WEIGHTS[p] for p in self.parts)
         return max(EXPERIMENT_S, own * self.budget_s)

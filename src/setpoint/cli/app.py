@@ -55,6 +55,7 @@ def _register() -> None:
         "card",
         "plan",
         "bench",
+        "assess",
         "diagnose",
         "profile",
         "experiment",

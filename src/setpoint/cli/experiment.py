@@ -51,6 +51,7 @@ def plan(ref: Ref, *, runs: opt.Runs = opt.RUNS, json: Json = False) -> None:
 
 
 @group.command("run")
+@opt.takes_target("url", "api_key_env", "metrics_url", "insecure", "ca_file", "port")
 def run(
     card: opt.Card,
     *,
@@ -79,10 +80,7 @@ def run(
     price_per_hour: Annotated[
         float | None, typer.Option(min=0, help="Of the service, for the cost of a token.")
     ] = None,
-    model: opt.Model = None,
-    api: opt.Api = None,
-    engine: opt.EngineName = "llamacpp",
-    flag: opt.FlagList = None,
+    target: opt.TargetArguments,
     seed: opt.Seed = 1,
     workers: opt.Workers = None,
     runs: opt.Runs = opt.RUNS,
@@ -100,10 +98,6 @@ def run(
 
     if rate is not None and concurrency is not None:
         raise UsageError("--rate and --concurrency cannot both be given: open loop or closed loop.")
-    target = opt.target_options(
-        url=None, model=model, api=api, api_key_env=None, metrics_url=None, insecure=False, ca_file=None, engine=engine,
-        flag=flag,
-    )  # fmt: skip
     store = RunStore(runs)
     changes = _changes(change, _top_row(store, plan_of), search=search, combined=combined)
     loaded = load_card(card)
@@ -111,7 +105,7 @@ def run(
         arms = Arms(
             card=loaded,
             folder=str(card.parent),
-            options=target,
+            options=opt.target_options(target),
             store=store,
             experiments=ExperimentStore(runs.parent / "experiments"),
             changes=changes,

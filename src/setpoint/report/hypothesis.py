@@ -9,8 +9,8 @@ from setpoint.diagnosis.wording import budget_rows, model_words
 from setpoint.metrics.capacity import lowest_missed
 from setpoint.metrics.verdict import Origin, State
 from setpoint.records.record import RunRecord
-from setpoint.report.diagnosis_charts import attribution_bars, budget_waterfall
 from setpoint.report.content import Block, Cell, Fact, Facts, Table, Text, cells
+from setpoint.report.diagnosis_charts import attribution_bars, budget_waterfall
 from setpoint.report.step import Step
 from setpoint.units import format_share
 
