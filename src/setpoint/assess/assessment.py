@@ -44,10 +44,15 @@ from setpoint.report.step import in_order
 from setpoint.units import format_duration
 from setpoint.workload.card import Workload
 
-IDLE_SHARE = 0.55  # of quality's time, the serving checks included; the rest is under load
-LEAST_LOADED_S = 10.0
+IDLE_SHARE = 0.45  # of quality's time, the serving checks included; the rest is under load
+LEAST_LOADED_S = 5.0
 RUN_OVERHEAD_S = 5.0  # of a run under load: warm-up, last answers
 KIND = "assess"
+_FOUND = {
+    State.MET: "one keeps every promise",
+    State.MISSED: "even the lowest breaks a promise",
+    State.UNDECIDED: "none could be shown to keep every promise",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +182,7 @@ class _Work:
         record = AssessmentRecord(series=search.series, budget_s=self.asked.budget_s)
         found = Assessment(search, [s.outcome.record for s in search.steps], record, interrupted=search.interrupted)
         stage = Stage.INTERRUPTED if search.interrupted else Stage.UNDECIDED if search.advice else Stage.DONE
-        words = f"{len(search.steps)} loads tried: {search.state}"
+        words = f"{len(search.steps)} loads tried, {_FOUND[search.state]}"
         self._keep(found, Part(
             name=SEARCH, stage=stage, words=words, allotted_s=allotted_s, spent_s=time.monotonic() - begun_s,
             takes=search.advice,
@@ -291,8 +296,8 @@ class _Work:
                 minutes = -(-EXPERIMENT_S // 60)
                 subject = diagnosed.diagnosis.subject
                 report.takes = (
-                    f"about {minutes:.0f} min in {format_duration(allotted_s)} that were left: "
-                    f"setpoint experiment run CARD --plan {subject}, or assess with a larger --budget"
+                    f"about {minutes:.0f} min, and {format_duration(allotted_s)} were left: "
+                    f"setpoint experiment run CARD --plan {subject}, or a larger --budget"
                 )
                 return
             self._run_first(found, diagnosed, first, allotted_s, report)

@@ -20,6 +20,7 @@ from setpoint.report.step import Step, in_order
 from setpoint.units import format_duration, format_number, format_share
 
 MOST_CAUSES = 2
+UNSEEN = "not observed"
 
 
 def build(records: Sequence[RunRecord], context: Context | None = None) -> Report:
@@ -68,7 +69,8 @@ def _points(found: Diagnosis, graded: Sequence[RunRecord], context: Context) -> 
     """The bottleneck with its evidence, quality, and what was tried or is to be tried."""
     yield Point("suspect", found.headline)
     for finding in found.supported[:MOST_CAUSES]:
-        yield Point("evidence", f"{finding.title}: {'; '.join(finding.evidence)}")
+        seen = [line for line in finding.evidence if not line.startswith(UNSEEN)]
+        yield Point("evidence", f"{finding.title}: {'; '.join(seen)}")
     for words in quality_words(graded):
         yield Point("quality", words)
     for experiment in context.experiments[:1]:

@@ -81,12 +81,14 @@ class Figure:
         caption: What it shows and how to read it.
         svg: Inline SVG; left out of JSON and Markdown.
         source: Where its figures lead to.
+        origin: Of all its figures.
     """
 
     title: str
     caption: str
     svg: str
     source: str
+    origin: Origin = Origin.MEASURED
 
 
 Block = Text | Facts | Table | Figure

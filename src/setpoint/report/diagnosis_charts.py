@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from setpoint.diagnosis.attribution import Attribution
 from setpoint.diagnosis.budget import Budget
+from setpoint.metrics.verdict import Origin
 from setpoint.report.content import Figure
 from setpoint.report.svg import Chart
 from setpoint.units import format_duration
@@ -21,7 +22,7 @@ def attribution_bars(attribution: Sequence[Attribution], source: str) -> Figure 
     rows = len(attribution)
     chart = Chart(
         "Breaches by cause",
-        (0.0, 1.0),
+        (0.0, 1.02),
         (0.0, float(rows)),
         "share of the requests that break the promise",
         "",
@@ -40,7 +41,7 @@ def attribution_bars(attribution: Sequence[Attribution], source: str) -> Figure 
     for cause in causes:
         chart.legend(colour[cause], cause)
     caption = "Each breach counts once, for the part of its request that took the most time."
-    return Figure("Breaches by cause", caption, chart.render(), source)
+    return Figure("Breaches by cause", caption, chart.render(), source, Origin.COMPUTED)
 
 
 def budget_waterfall(budget: Budget, source: str) -> Figure:
@@ -82,4 +83,4 @@ def budget_waterfall(budget: Budget, source: str) -> Figure:
         f"{budget.promise}, at its quantile. What is allowed follows one after the other up to the limit; what each part took "
         "begins where its allowance does. Parts at one quantile do not add up to the whole at it."
     )
-    return Figure("Latency budget", caption, chart.render(), source)
+    return Figure("Latency budget", caption, chart.render(), source, Origin.COMPUTED)

@@ -72,8 +72,7 @@ def experiment_words(record: ExperimentRecord) -> str:
     if record.analysis is None:
         return f"{changed}: no verdict ({record.reason or record.status})"
     a = record.analysis
-    primary = next(c for c in a.compared if c.endpoint == a.primary)
-    return f"{changed}: {a.judgement} in {a.primary}, {change_words(primary)}; {a.reason}"
+    return f"{changed}: {a.judgement} in {a.primary}: {a.reason}"
 
 
 def _row(record: ExperimentRecord) -> list[str | Cell]:

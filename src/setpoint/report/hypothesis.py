@@ -20,6 +20,11 @@ _COLOUR = {
     Conclusion.REFUTED: State.MET,
 }
 
+_HELD = {
+    "holds": State.MISSED,
+    "does not hold": State.MET,
+}  # what speaks for a cause has the colour of a missed promise
+
 
 def subject_of(steps: Sequence[Step]) -> Step:
     """The run to be explained: the lowest load that missed a promise for certain; else the lowest that leans there."""
@@ -39,10 +44,8 @@ def hypothesis_blocks(found: Diagnosis) -> list[Block]:
     blocks: list[Block] = [Text(found.headline)]
     main = found.main
     if main is not None:
-        source = f"{found.subject} and {len(found.runs) - 1} other runs"
-        facts = tuple(Fact(f"evidence {i}", line, Origin.MEASURED, source) for i, line in enumerate(main.evidence, 1))
-        if facts:
-            blocks.append(Facts(f"Evidence for and against: {main.title}", facts))
+        if main.evidence:
+            blocks.append(_evidence(main, f"{found.subject} and {len(found.runs) - 1} other runs"))
         blocks.append(Text(f"What would refute it: {main.refutation}"))
         blocks.append(_hypotheses(found.findings))
     bars = attribution_bars(found.attribution, found.subject)
@@ -55,7 +58,7 @@ def hypothesis_blocks(found: Diagnosis) -> list[Block]:
         note = "Each breach counts once, for the part of its request that took the most time."
         blocks.append(
             Table(
-                "Breaches by cause",
+                "Breaches by cause, in numbers",
                 ("promise", "broken by", "cause"),
                 tuple(rows),
                 Origin.COMPUTED,
@@ -82,6 +85,16 @@ def hypothesis_blocks(found: Diagnosis) -> list[Block]:
         named = ", ".join(PROBES[name].title.lower() for name in found.wanted)
         blocks.append(Text(f"Would decide more: {named}. `setpoint diagnose TARGET --card CARD` runs them."))
     return blocks
+
+
+def _evidence(main: Finding, source: str) -> Table:
+    """Each condition of a hypothesis, and whether it was seen to hold."""
+    rows = []
+    for line in main.evidence:
+        held, _, words = line.partition(": ")
+        rows.append(cells([Cell(held, _HELD.get(held, State.UNDECIDED)), words]))
+    title = f"Evidence for and against: {main.title}"
+    return Table(title, ("", "condition"), tuple(rows), Origin.MEASURED, source)
 
 
 def _hypotheses(findings: Sequence[Finding]) -> Table:

@@ -25,10 +25,10 @@ CHECKS: dict[str, Check] = {
     "truncation": truncation,
     "json_contract": json_contract,
     "tool_contract": tool_contract,
-    "long_prompt": long_prompt,
     "token_accounting": token_accounting,
     "nonce_leak": nonce_leak,
     "cache_salt": cache_salt,
+    "long_prompt": long_prompt,  # by far the longest
 }
 
 
