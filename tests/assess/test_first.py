@@ -22,8 +22,8 @@ from setpoint.report.content import Table
 from setpoint.report.context import context_of
 
 CARD = make_card(
-    arrivals={"process": "poisson", "rate": "30/s"}, duration="2s", prompt_tokens=24, output_tokens=6, warmup_requests=1,
-    promises=["p80 ttft <= 60 ms"],
+    arrivals={"process": "poisson", "rate": "30/s"}, duration="2s", prompt_tokens=24, output_tokens=6,
+    warmup_requests=1, promises=["p80 ttft <= 60 ms"],
 )  # fmt: skip
 SLOW = TargetOptions(engine="fake", flags={"slots": "1", "decode_s": "0.02"})
 
