@@ -9,6 +9,7 @@ import msgspec
 from setpoint.metrics.verdict import Origin, State
 
 SCHEMA_VERSION = 1
+SENTENCE = 40  # characters of a cell, from which on a column beside others is too narrow on a phone
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,11 @@ class Table:
     origin: Origin
     source: str
     note: str = ""
+
+    @property
+    def wordy(self) -> bool:
+        """Whether cells hold sentences: on a narrow page such a table is read cell by cell."""
+        return any(len(cell.text) > SENTENCE for row in self.rows for cell in row)
 
 
 @dataclass(frozen=True, slots=True)

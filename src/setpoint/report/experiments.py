@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from setpoint.diagnosis.diagnosis import Diagnosis
-from setpoint.experiments.analysis import change_words
 from setpoint.experiments.plan import rank
 from setpoint.experiments.record import ExperimentRecord
 from setpoint.experiments.verdict import Judgement
@@ -14,7 +13,11 @@ from setpoint.report.step import Step
 
 SHOWN_PROPOSALS = 6
 SHOWN_EXPERIMENTS = 12
-_COLOUR = {Judgement.BETTER: State.MET, Judgement.WORSE: State.MISSED}
+_COLOUR = {
+    Judgement.BETTER: State.MET,
+    Judgement.WORSE: State.MISSED,
+    Judgement.UNDECIDED: State.UNDECIDED,
+}
 
 
 def experiment_blocks(found: Diagnosis, steps: Sequence[Step], context: Context) -> list[Block]:
@@ -33,7 +36,7 @@ def experiment_tables(experiments: Sequence[ExperimentRecord]) -> list[Block]:
     if not experiments:
         return []
     rows = tuple(cells(_row(e)) for e in experiments[:SHOWN_EXPERIMENTS])
-    columns = ("change", "verdict", "in", "B against A [95%]", "blocks", "why", "at a price", "record")
+    columns = ("change", "verdict", "in", "B against A [95%]", "blocks", "got worse", "record")
     note = "A/A control and every endpoint: `setpoint experiment show RECORD`."
     blocks: list[Block] = [
         Table(
@@ -46,8 +49,7 @@ def experiment_tables(experiments: Sequence[ExperimentRecord]) -> list[Block]:
             cells(
                 [
                     c.endpoint + (" (promised)" if c.promised else ""),
-                    Cell(str(c.judgement), _COLOUR.get(c.judgement, State.UNDECIDED)),
-                    change_words(c),
+                    Cell(str(c.judgement), _COLOUR.get(c.judgement)),
                     c.reason,
                 ]
             )
@@ -57,7 +59,7 @@ def experiment_tables(experiments: Sequence[ExperimentRecord]) -> list[Block]:
         blocks.append(
             Table(
                 f"Promised figures in {', '.join(newest.changes)}",
-                ("endpoint", "verdict", "B against A [95%]", "why"),
+                ("endpoint", "verdict", "B against A [95%]"),
                 compared,
                 Origin.MEASURED,
                 f"{newest.id}: analysis",
@@ -82,20 +84,10 @@ def _row(record: ExperimentRecord) -> list[str | Cell]:
     blocks = f"{done} of {record.blocks}, {record.load}"
     if a is None:
         none = Cell("undecided", State.UNDECIDED)
-        return [
-            changed or ", ".join(record.changes),
-            none,
-            "",
-            "",
-            blocks,
-            record.reason or record.status,
-            "",
-            record.id,
-        ]
-    primary = next(c for c in a.compared if c.endpoint == a.primary)
-    verdict = Cell(str(a.judgement), _COLOUR.get(a.judgement, State.UNDECIDED))
-    price = ", ".join(a.worse)
-    return [changed, verdict, a.primary, change_words(primary), blocks, a.reason, price, record.id]
+        why = record.reason or record.status
+        return [changed or ", ".join(record.changes), none, "", why, blocks, "", record.id]
+    verdict = Cell(str(a.judgement), _COLOUR.get(a.judgement))
+    return [changed, verdict, a.primary, a.reason, blocks, ", ".join(a.worse), record.id]
 
 
 def _proposals(found: Diagnosis, steps: Sequence[Step]) -> Table:
