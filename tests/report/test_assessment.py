@@ -68,7 +68,7 @@ def tables(report: Report, section: int) -> dict[str, Table]:
 
 def test_how_the_budget_was_spent_and_what_stayed_open_is_told(series: list[RunRecord]) -> None:
     report = of_files(series)
-    spent = tables(report, 0)["How the budget of 1m00s was spent"]
+    spent = tables(report, 0)["How the budget of 60.0 s was spent"]
     assert [[cell.text for cell in row][:3] for row in spent.rows] == [
         ["search", "done", "20.0 s of 30.0 s"],
         ["experiment", "not run", "0 s of 9.00 s"],
