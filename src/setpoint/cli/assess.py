@@ -12,7 +12,7 @@ from setpoint.cli.output import Json, emit_json, exit_code, stdout
 if TYPE_CHECKING:
     from setpoint.assess.assessment import Assessed
 
-BUDGET_S = 270.0
+BUDGET_S = 260.0
 
 
 @app.command("assess")
