@@ -189,11 +189,13 @@ def interrupted(folder: Path, arguments: Sequence[str], when: str, after_s: floa
     return child.returncode, out, said + rest
 
 
-@pytest.mark.parametrize("part", ["search", "diagnosis", "quality"])
-def test_ctrl_c_in_any_part_leaves_readable_records_and_a_report(tmp_path: Path, part: str) -> None:
+@pytest.mark.parametrize(
+    ("part", "when"), [("search", "warm-up"), ("diagnosis", "diagnosis: "), ("quality", "quality: ")]
+)
+def test_ctrl_c_in_any_part_leaves_readable_records_and_a_report(tmp_path: Path, part: str, when: str) -> None:
     folder = folder_with(tmp_path, CARD + QUALITY)
     with fake_engine(SLOW_PREFILL) as engine:
-        code, out, said = interrupted(folder, ("--url", engine.url, "--budget", "30s"), f"{part}: ", 2.0)
+        code, out, said = interrupted(folder, ("--url", engine.url, "--budget", "30s"), when, 2.0)
     assert code == 130, said
     assert "Traceback" not in said
     assert "report: " in out

@@ -282,7 +282,7 @@ class _Work:
         with self._part(found, EXPERIMENT) as (report, allotted_s):
             if report.stage is not Stage.DONE:
                 return
-            first = self._first(diagnosed, report)
+            first = self._first(found, diagnosed, report)
             if first is None or diagnosed is None:
                 report.stage = Stage.NOT_RUN
                 return
@@ -302,9 +302,11 @@ class _Work:
                 return
             self._run_first(found, diagnosed, first, allotted_s, report)
 
-    def _first(self, diagnosed: Diagnosed | None, report: _Report) -> Proposal | None:
+    def _first(self, found: Assessment, diagnosed: Diagnosed | None, report: _Report) -> Proposal | None:
         if diagnosed is None:
-            report.words = "no load broke a promise, so there is nothing to try first"
+            failed = any(p.name == DIAGNOSIS and p.stage is Stage.FAILED for p in found.record.parts)
+            what = "the diagnosis failed" if failed else "no load broke a promise"
+            report.words = f"{what}, so there is nothing to try first"
             return None
         proposals = rank(diagnosed.diagnosis, diagnosed.records[0].meta.pins)
         first = next((p for p in proposals if p.change is not None), None)

@@ -42,6 +42,7 @@ from setpoint.units import format_duration
 HEAD_START_S = 0.5  # workers must be ready before the origin
 SAMPLE_S = 1.0
 SAMPLE_LIMIT_S = 3.0
+INTERRUPTED = "interrupted"
 
 
 @dataclass(slots=True)
@@ -98,12 +99,12 @@ def run(spec: LoadSpec, writer: RunWriter, *, listen: Listener = silent, sampler
         TargetError: the target did not answer the warm-up.
         RecordError: the record could not be written to its end.
     """
-    floor = measure_floor()
     try:
-        return uvloop.run(_Run(spec, writer, listen, sampler, floor).make())
+        return uvloop.run(_Run(spec, writer, listen, sampler, measure_floor()).make())
     except BaseException as error:
         if not writer.closed:
             reason = str(error) if isinstance(error, SetpointError) else type(error).__name__
+            reason = INTERRUPTED if isinstance(error, KeyboardInterrupt) else reason
             with contextlib.suppress(RecordError):  # the first failure is the one to tell
                 writer.abort(reason)
         raise
@@ -292,7 +293,7 @@ class _Run:
 
     def _interrupt(self, crew: Crew) -> None:
         self.live.interrupted = True
-        self.live.reason = self.live.reason or "interrupted"
+        self.live.reason = self.live.reason or INTERRUPTED
         crew.stop(Stop.NOW)
 
     # the record

@@ -39,7 +39,7 @@ def build(records: Sequence[RunRecord], context: Context | None = None) -> Repor
     if len(cards) > 1:
         raise UsageError(f"These runs are of different cards: {', '.join(sorted(cards))}.", fix="Report on one card.")
     probes = [r for r in records if r.meta.pins.get("probe") is not None]
-    graded = [r for r in records if r.meta.quality is not None]
+    graded = [r for r in records if r.meta.quality is not None or is_evaluation(r)]
     plain = [r for r in records if r not in probes and r not in graded]
     loads = plain or [r for r in graded if not is_evaluation(r)]  # questions beside a load are a load of their own
     evaluations = [r for r in graded if r not in loads]

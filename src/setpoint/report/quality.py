@@ -13,8 +13,9 @@ from setpoint.units import format_share
 
 
 def is_evaluation(record: RunRecord) -> bool:
-    """Whether a run asked suites of an idle target and sent no load."""
-    return record.meta.quality is not None and record.meta.schedule is None
+    """Whether a run asked suites of an idle target and sent no load; also one that was ended before it had graded."""
+    graded = record.meta.quality is not None or "suites" in record.meta.pins
+    return graded and record.meta.schedule is None
 
 
 def verdicts_of(records: Sequence[RunRecord]) -> dict[str, tuple[RunRecord, Verdict]]:
