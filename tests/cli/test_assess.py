@@ -146,7 +146,7 @@ def test_the_report_is_rebuilt_from_records_alone(assessed: tuple[Path, dict[str
 def test_an_engine_is_started_and_stopped_here_and_what_is_not_wanted_is_not_run(tmp_path: Path) -> None:
     folder = folder_with(tmp_path, CARD.replace("250 ms", "1 s"))
     flags = ("--engine", "fake", "--flag", "slots=2", "--flag", "decode_s=0.02", "--no-quality", "--no-experiment")
-    done = setpoint(folder, "assess", "card.yaml", *flags, "--budget", "40s", limit_s=150)
+    done = setpoint(folder, "assess", "card.yaml", *flags, "--budget", "28s", limit_s=150)
     assert done.returncode in (0, 1, 3), done.stderr
     assert "report: " in done.stdout
     assert not [p for p in psutil.process_iter(["cmdline"]) if str(folder) in " ".join(p.info["cmdline"] or ())]
@@ -214,7 +214,7 @@ def test_ctrl_c_in_any_part_leaves_readable_records_and_a_report(tmp_path: Path,
 def test_the_embedded_engine_is_assessed_in_one_short_budget(tmp_path: Path) -> None:
     card = CARD.replace("8/s", "2/s").replace("{min: 60, p50: 100, max: 160}", "44").replace("250 ms", "20 s")
     folder = folder_with(tmp_path, card)
-    done = setpoint(folder, "assess", "card.yaml", "--budget", "45s", "--json", limit_s=200)
+    done = setpoint(folder, "assess", "card.yaml", "--budget", "32s", "--json", limit_s=200)
     assert done.returncode in (0, 1, 3), done.stderr
     found = answer(done)
     assert set(parts_of(found)) == {"search", "diagnosis", "quality", "experiment"}
