@@ -126,6 +126,7 @@ def test_the_report_is_rebuilt_from_records_alone(assessed: tuple[Path, dict[str
     folder, found, _ = assessed
     report = rebuilt(folder, found["runs"][-1])
     assert report.headline == found["report"]["headline"]
+    assert report.points[0].text == parts_of(found)["diagnosis"]["words"]
     assert json.loads(json.dumps([p.name for p in report.points])) == [p["name"] for p in found["report"]["points"]]
     titles = [b.title for s in report.sections for b in s.blocks if isinstance(b, Table | Figure)]
     for title in (

@@ -38,6 +38,7 @@ def build(records: Sequence[RunRecord], context: Context | None = None) -> Repor
     cards = {r.meta.card_name for r in records}
     if len(cards) > 1:
         raise UsageError(f"These runs are of different cards: {', '.join(sorted(cards))}.", fix="Report on one card.")
+    records = sorted(records, key=lambda r: r.meta.created)  # as they were made: the same evidence in the same order
     probes = [r for r in records if r.meta.pins.get("probe") is not None]
     graded = [r for r in records if r.meta.quality is not None or is_evaluation(r)]
     plain = [r for r in records if r not in probes and r not in graded]
