@@ -2,7 +2,6 @@
 
 import os
 import signal
-from pathlib import Path
 
 import pytest
 from tests.load.conftest import make_card
@@ -14,6 +13,7 @@ from setpoint.assess.probe import Diagnosed, explain
 from setpoint.assess.target import TargetOptions, open_target
 from setpoint.experiments.record import ExperimentStore
 from setpoint.load.progress import Phase, Progress
+from setpoint.load.runner import Outcome
 from setpoint.load.search import Search, Step
 from setpoint.records.assessment import AssessmentRecord, Stage, read_assessment
 from setpoint.records.store import RunStore
@@ -28,16 +28,22 @@ CARD = make_card(
 SLOW = TargetOptions(engine="fake", flags={"slots": "1", "decode_s": "0.02"})
 
 
-@pytest.fixture
-def missed(tmp_path: Path) -> tuple[Assessed, Assessment, Diagnosed]:
-    """A search of one load, which one slot cannot serve, and its diagnosis without probes."""
-    store = RunStore(tmp_path / "runs")
-    experiments = ExperimentStore(tmp_path / "experiments")
-    asked = Assessed(CARD, tmp_path, SLOW, store, experiments, budget_s=60.0)
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Assessed, Outcome, Diagnosed]:
+    """One load that one slot cannot serve, and its diagnosis without probes."""
+    folder = tmp_path_factory.mktemp("first")
+    store = RunStore(folder / "runs")
+    asked = Assessed(CARD, folder, SLOW, store, ExperimentStore(folder / "experiments"), budget_s=60.0)
     with open_target(CARD, SLOW) as opened:
-        bench = Bench(card=CARD, folder=str(tmp_path), opened=opened, store=store)
+        bench = Bench(card=CARD, folder=str(folder), opened=opened, store=store)
         outcome = bench.one(rate_per_s=30.0)
-        diagnosed = explain(bench, outcome.record, (), budget_s=0.0, series="s", load=30.0)
+        return asked, outcome, explain(bench, outcome.record, (), budget_s=0.0, series="s", load=30.0)
+
+
+@pytest.fixture
+def missed(measured: tuple[Assessed, Outcome, Diagnosed]) -> tuple[Assessed, Assessment, Diagnosed]:
+    """A search that tried this load alone."""
+    asked, outcome, diagnosed = measured
     step = Step(30.0, outcome, None, 5.0, long=True)
     search = Search("s", (step,), "sessions/s", None, step, finished=True, advice="", interrupted=False)
     return asked, Assessment(search, [outcome.record], AssessmentRecord(series="s", budget_s=60.0)), diagnosed

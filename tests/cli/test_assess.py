@@ -191,12 +191,15 @@ def interrupted(folder: Path, arguments: Sequence[str], when: str, after_s: floa
 
 
 @pytest.mark.parametrize(
-    ("part", "when"), [("search", "warm-up"), ("diagnosis", "diagnosis: "), ("quality", "quality: ")]
+    ("part", "when", "budget"),
+    [("search", "warm-up", "30s"), ("diagnosis", "probe: ", "60s"), ("quality", "quality: ", "30s")],
 )
-def test_ctrl_c_in_any_part_leaves_readable_records_and_a_report(tmp_path: Path, part: str, when: str) -> None:
+def test_ctrl_c_in_any_part_leaves_readable_records_and_a_report(
+    tmp_path: Path, part: str, when: str, budget: str
+) -> None:
     folder = folder_with(tmp_path, CARD + QUALITY)
     with fake_engine(SLOW_PREFILL) as engine:
-        code, out, said = interrupted(folder, ("--url", engine.url, "--budget", "30s"), when, 2.0)
+        code, out, said = interrupted(folder, ("--url", engine.url, "--budget", budget), when, 2.0)
     assert code == 130, said
     assert "Traceback" not in said
     assert "report: " in out
