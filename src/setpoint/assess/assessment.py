@@ -181,7 +181,8 @@ class _Work:
             raise UsageError("The budget is too small for one step of the search.", fix="Give at least --budget 40s.")
         record = AssessmentRecord(series=search.series, budget_s=self.asked.budget_s)
         found = Assessment(search, [s.outcome.record for s in search.steps], record, interrupted=search.interrupted)
-        stage = Stage.INTERRUPTED if search.interrupted else Stage.UNDECIDED if search.advice else Stage.DONE
+        open_ = bool(search.advice) and search.state is not State.MISSED
+        stage = Stage.INTERRUPTED if search.interrupted else Stage.UNDECIDED if open_ else Stage.DONE
         words = f"{len(search.steps)} loads tried, {_FOUND[search.state]}"
         self._keep(found, Part(
             name=SEARCH, stage=stage, words=words, allotted_s=allotted_s, spent_s=time.monotonic() - begun_s,
