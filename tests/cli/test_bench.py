@@ -1,4 +1,4 @@
-"""``setpoint bench``, ``assess``, ``runs`` and ``report`` against fake engines, as a user types them."""
+"""``setpoint bench``, ``runs`` and ``report`` against fake engines, as a user types them."""
 
 import contextlib
 import os
@@ -90,24 +90,6 @@ def test_a_budget_bounds_a_run(folder: Path, engine: FakeEngine) -> None:
     done = setpoint(folder, "bench", "card.yaml", "--url", engine.url, "--duration", "10m", "--budget", "3s", "--json")
     assert done.returncode in (0, 3)
     assert time.monotonic() - begun < 40
-
-
-def test_the_whole_loop_on_an_engine_that_is_started_here(folder: Path) -> None:
-    easy = CARD.replace("60/s", "8/s").replace("60 s", "1 s")  # 2 slots of 6 tokens at 20 ms: 16 requests a second
-    (folder / "card.yaml").write_text(easy, encoding="utf-8")
-    flags = ("--flag", "slots=2", "--flag", "decode_s=0.02")
-    done = spawned(folder, "assess", "card.yaml", "--engine", "fake", *flags, "--budget", "60s", limit_s=110)
-    assert done.returncode == 0, done.stderr
-    said = " ".join(done.stdout.split())
-    assert "Serves" in said
-    assert "report: " in said
-    page = next((folder / ".setpoint" / "reports").glob("*.html")).read_text(encoding="utf-8")
-    assert "<svg" in page
-    assert not [p for p in psutil.process_iter(["cmdline"]) if str(folder) in " ".join(p.info["cmdline"] or ())]
-    rebuilt = setpoint(folder, "report", "latest", "-o", "again.html")
-    assert rebuilt.returncode == 0
-    again = (folder / "again.html").read_text(encoding="utf-8")
-    assert again.replace(str(folder) + "/", "") == page.replace(str(folder) + "/", "")
 
 
 def test_runs_show_compare_and_report(folder: Path, engine: FakeEngine) -> None:

@@ -7,6 +7,7 @@ from tests.metrics.rows import exchange
 
 from setpoint.errors import UsageError
 from setpoint.experiments.analysis import Block, analyse, change_words
+from setpoint.experiments.endpoint import Endpoint, matrix_of
 from setpoint.experiments.verdict import Judgement
 from setpoint.metrics.table import ExchangeTable
 from setpoint.records.exchange import Outcome
@@ -125,6 +126,34 @@ def test_sessions_of_several_turns_are_resampled_whole() -> None:
         CARD, [Block((ExchangeTable.from_exchanges(rows),) * 2, (ExchangeTable.from_exchanges(rows),) * 2)] * 5
     )
     assert found.judgement is Judgement.SAME
+
+
+def test_gaps_are_compared_raw_and_an_unanswered_exchange_has_infinite_ones() -> None:
+    slower = analyse(CARD, blocks(5, b_gap_s=0.05), metric="p95 itl")
+    assert slower.judgement is Judgement.WORSE
+    main = next(c for c in slower.compared if c.endpoint == "p95 itl")
+    assert main.change == pytest.approx(1.5, abs=0.2)
+    failing = analyse(CARD, blocks(5, b_failed=20), metric="p95 itl")
+    assert failing.judgement is not Judgement.BETTER
+    assert next(c for c in failing.compared if c.endpoint == "p95 itl").b is None
+
+
+def test_slow_users_are_at_the_low_quantiles_of_speed_and_goodput_is_a_rate() -> None:
+    by_name = {c.endpoint: c for c in analyse(CARD, blocks(5, b_gap_s=0.04)).compared}
+    assert by_name["p50 user_speed"].judgement is Judgement.WORSE
+    assert by_name["p50 user_speed"].a == pytest.approx(50, rel=0.1)
+    assert {"good answers/s", "answers/s", "output tokens/s"} <= set(by_name)
+    failing = {c.endpoint: c for c in analyse(CARD, blocks(5, b_failed=20)).compared}
+    assert failing["good answers/s"].judgement is Judgement.WORSE
+    assert failing["good answers/s"].change == pytest.approx(-0.5, abs=0.05)
+
+
+def test_a_task_is_one_value_a_session() -> None:
+    rows = [exchange(4 * s + t, session=s, turn=t, ttft_s=0.1) for s in range(12) for t in range(4)]
+    run = ExchangeTable.from_exchanges(rows)
+    found = matrix_of(Endpoint("p80 task_e2e", "task_e2e", 0.8), [run, run], (), 12)
+    assert found.shape == (12, 2)
+    assert found[3, 0] == pytest.approx(run.done_s[15] - run.scheduled_s[12])
 
 
 def test_an_unknown_metric_is_refused_with_those_that_exist() -> None:

@@ -11,7 +11,7 @@ from tests.load.conftest import make_card
 from tests.metrics.rows import exchange
 
 from setpoint.experiments.bootstrap import Effect, difference, quantile_statistic
-from setpoint.experiments.endpoint import endpoints_of, matrix_of, values_of
+from setpoint.experiments.endpoint import endpoints_of, matrix_of
 from setpoint.experiments.verdict import Judgement, judge_effect
 from setpoint.metrics.table import ExchangeTable, Floats
 
@@ -41,7 +41,7 @@ def experiment(seed: int, slower: float = 1.0) -> tuple[tuple[Floats, Floats], .
 
     def arm(block: int, positions: tuple[int, int], factor: float) -> Floats:
         tables = [run((seed, block), p, factor) for p in positions]
-        return matrix_of(tables, [values_of(TTFT, t, CARD.promises) for t in tables], SESSIONS)
+        return matrix_of(TTFT, tables, CARD.promises, SESSIONS)
 
     return tuple((arm(b, (0, 3), 1.0), arm(b, (1, 2), slower)) for b in range(BLOCKS))
 

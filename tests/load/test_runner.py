@@ -14,8 +14,10 @@ from tests.load.conftest import Make, make_card, numbers, planned
 
 from setpoint.engines.signals import SignalSampler
 from setpoint.errors import TargetError
-from setpoint.load.progress import Phase, Progress
+from setpoint.load.progress import Phase, Progress, Tally
+from setpoint.load.spec import Ending
 from setpoint.metrics.verdict import State
+from setpoint.records.exchange import Outcome
 from setpoint.records.meta import Status
 from setpoint.records.target import Dialect, Target
 from setpoint.testing.fake_engine import fake_engine
@@ -232,6 +234,25 @@ def test_a_killed_worker_leaves_a_readable_record(make_run: Make) -> None:
     rows = outcome.record.exchanges().filter(~pl.col("warmup"))
     assert 20 < rows.height < planned(outcome).requests
     assert outcome.state is not State.MET
+
+
+def test_a_hopeless_step_does_not_wait_for_its_backlog(make_run: Make) -> None:
+    """What the client ended has no value of its own; what had waited past its limit by then has broken it."""
+    card = make_card(duration="60s", promises=["p90 ttft <= 200 ms", "answered >= 50%"])
+
+    def hopeless(tally: Tally, _: object) -> Ending | None:
+        return Ending("it is hopeless", drain_s=1.0) if tally.started > 30 else None
+
+    with fake_engine(Script(slots=1, decode_s=3.0)) as engine:
+        outcome = make_run(card, engine.url, rate_per_s=20.0, look=hopeless)
+    rows = outcome.record.exchanges().filter(~pl.col("warmup"))
+    assert rows.filter(pl.col("outcome") == Outcome.CANCELLED.value).height > 20
+    assert outcome.record.meta.status is Status.COMPLETE
+    assert outcome.ended_early == "it is hopeless"
+    ttft = outcome.verdicts[0]
+    assert ttft.high is not None
+    assert ttft.high < ttft.required
+    assert outcome.verdicts[1].state is State.UNDECIDED  # nobody knows what would have become of them
 
 
 def _worker_of(parent: int) -> int:

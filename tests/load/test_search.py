@@ -96,8 +96,14 @@ def test_a_step_ends_when_its_verdict_is_certain() -> None:
     card = make_card()
     steady = tally_of([(i / 4, 3) for i in range(40)])
     assert EarlyEnd(card, 40)(steady, [brief(i, 0.1) for i in range(30)]) is None
-    assert "every promise is met" in str(EarlyEnd(card, 40)(steady, [brief(i, 0.1) for i in range(200)]))
-    assert "missed for certain" in str(EarlyEnd(card, 40)(steady, [brief(i, 0.9) for i in range(30)]))
+    met = EarlyEnd(card, 40)(steady, [brief(i, 0.1) for i in range(200)])
+    assert met is not None
+    assert "every promise is met" in met.reason
+    assert met.drain_s is None
+    missed = EarlyEnd(card, 40)(steady, [brief(i, 0.9) for i in range(30)])
+    assert missed is not None
+    assert "missed for certain" in missed.reason
+    assert missed.drain_s == 1.0  # as long as the longest limit, at least a second
     failed = [brief(i, 0.1, Outcome.ERROR if i % 2 else Outcome.COMPLETE) for i in range(60)]
     assert "missed for certain" in str(EarlyEnd(card, 40)(steady, failed))
 

@@ -13,8 +13,9 @@ from setpoint.metrics.verdict import Origin
 from setpoint.models.resolve import model_from
 from setpoint.records.plans import find_plan, plan_path, save_plan
 from setpoint.records.store import RunStore
-from setpoint.report.build import build, planned
+from setpoint.report.build import build
 from setpoint.report.content import Facts
+from setpoint.report.context import context_of
 from setpoint.report.plan import plan_facts
 from setpoint.report.plan_document import plan_document
 from setpoint.sizing.engine import engine_of
@@ -55,11 +56,11 @@ def test_the_report_of_a_run_has_the_plan_of_its_card_and_model(tmp_path: Path) 
     meta = msgspec.json.decode((run / "run.json").read_bytes())
     (run / "run.json").write_bytes(msgspec.json.encode(meta | {"verdicts": []}))
     record = RunStore(runs).open(str(run))
-    assert planned(runs, [record]) is None
+    assert context_of(runs, [record]).plan is None
     model = str(record.meta.target["model"])
     save_plan(plan_path(runs, record.meta.card_name, f"org/{model}"), document(QWEN_MOE, "H100-SXM:1"))
-    plan = planned(runs, [record])
-    titles = [b.title for b in build([record], plan).sections[1].blocks if isinstance(b, Facts)]
+    context = context_of(runs, [record])
+    titles = [b.title for b in build([record], context).sections[1].blocks if isinstance(b, Facts)]
     assert titles == ["The plan"]
     assert not [b for b in build([record]).sections[1].blocks if isinstance(b, Facts)]
 

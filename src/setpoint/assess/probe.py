@@ -2,6 +2,7 @@
 
 import secrets
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -14,7 +15,7 @@ from setpoint.diagnosis.evidence import Evidence
 from setpoint.diagnosis.observation import Observation
 from setpoint.diagnosis.probe import Conditions, Probe
 from setpoint.diagnosis.probes import PROBES
-from setpoint.errors import TargetError, UsageError
+from setpoint.errors import EngineError, TargetError, UsageError
 from setpoint.load.runner import Outcome, run
 from setpoint.load.spec import LoadSpec
 from setpoint.records.files import replace_bytes
@@ -60,27 +61,61 @@ def diagnose_target(bench: Bench, *, budget_s: float, direct: OpenTarget | None 
     series = f"diagnose-{secrets.token_hex(3)}"
     length_s = min(bench.card.traffic.duration, max(SUBJECT_SHARE * budget_s, LEAST_SUBJECT_S))
     outcome = bench.one(duration_s=length_s, series=Series(id=series, kind="diagnose", step=0))
-    records, runs = [outcome.record], [Observation.from_record(outcome.record)]
-    conditions = conditions_of(bench, runs[0])
-    out = Diagnosed(diagnose(Evidence(runs[0])), records, interrupted=outcome.interrupted)
+    if outcome.interrupted:
+        found = diagnose(Evidence(Observation.from_record(outcome.record)))
+        save(found, outcome.record)
+        return Diagnosed(found, [outcome.record], interrupted=True)
+    left_s = deadline_s - time.monotonic()
+    return explain(bench, outcome.record, (), budget_s=left_s, series=series, direct=direct)
+
+
+def explain(
+    bench: Bench,
+    subject: RunRecord,
+    others: Sequence[RunRecord],
+    *,
+    budget_s: float,
+    series: str,
+    load: float | None = None,
+    direct: OpenTarget | None = None,
+) -> Diagnosed:
+    """Explains a run that was just made: probes until every hypothesis is decided or the budget is spent.
+
+    Args:
+        bench: Card, target and where records go.
+        subject: The run; the diagnosis is kept beside it, also when the user ends it.
+        others: Other runs against the same target, as evidence.
+        budget_s: Bound on all probes.
+        series: That the probes belong to.
+        load: Of the subject: session starts a second, or users; the card's own unless given.
+        direct: The engine itself, where the bench's target is a gateway in front of it.
+    """
+    deadline_s = time.monotonic() + budget_s
+    records, runs = [subject, *others], [Observation.from_record(r) for r in (subject, *others)]
+    conditions = conditions_of(bench, runs[0], load)
+    out = Diagnosed(diagnose(Evidence(runs[0], tuple(runs[1:]))), records)
     tried: set[str] = set()
-    while not out.interrupted:
-        probe = _next(out, bench, conditions, tried, deadline_s - time.monotonic(), direct)
-        if probe is None:
-            break
-        tried.add(probe.name)
-        bench.note(f"probe: {probe.title.lower()}")
-        try:
-            made = run_probe(bench, probe, conditions, Series(id=series, kind="diagnose", step=len(records)), direct)
-        except TargetError as error:
-            out.not_run[probe.name] = error.message
-            continue
-        records.append(made.record)
-        runs.append(Observation.from_record(made.record))
-        out.interrupted = made.interrupted
-        out.diagnosis = diagnose(Evidence(runs[0], tuple(runs[1:])))
-        bench.note(out.diagnosis.headline)
-    save(out.diagnosis, outcome.record)
+    try:
+        while not out.interrupted:
+            probe = _next(out, bench, conditions, tried, deadline_s - time.monotonic(), direct)
+            if probe is None:
+                break
+            tried.add(probe.name)
+            bench.note(f"probe: {probe.title.lower()}")
+            place = Series(id=series, kind="diagnose", step=len(records))
+            try:
+                made = run_probe(bench, probe, conditions, place, direct)
+            except (TargetError, EngineError) as error:
+                out.not_run[probe.name] = error.message
+                continue
+            records.append(made.record)
+            runs.append(Observation.from_record(made.record))
+            out.interrupted = made.interrupted
+            out.diagnosis = diagnose(Evidence(runs[0], tuple(runs[1:])))
+            bench.note(out.diagnosis.headline)
+    except KeyboardInterrupt:
+        out.interrupted = True
+    save(out.diagnosis, subject)
     return out
 
 
@@ -165,17 +200,18 @@ def run_probe(
     return run(spec, writer, listen=bench.listen, sampler=opened.sampler)
 
 
-def conditions_of(bench: Bench, subject: Observation) -> Conditions:
+def conditions_of(bench: Bench, subject: Observation, load: float | None = None) -> Conditions:
     """Planned from the fastest of what was seen: a probe meets less company than the subject did."""
     waits = subject.wait_s[~np.isnan(subject.wait_s)]
     gaps = subject.table.gap_s
     arrivals = bench.card.traffic.arrivals
-    rate = None if bench.closed else subject.rate_per_s if isinstance(arrivals, Replay) else bench.own_load
+    own = load or bench.own_load
+    rate = None if bench.closed else subject.rate_per_s if isinstance(arrivals, Replay) and load is None else own
     return Conditions(
         wait_s=float(np.quantile(waits, 0.25)) if len(waits) else 1.0,
         step_s=float(np.quantile(gaps, 0.5)) if len(gaps) else 0.05,
         rate_per_s=rate,
-        users=int(bench.own_load) if bench.closed else None,
+        users=int(own) if bench.closed else None,
         streams=int(subject.in_flight.at(subject.table.scheduled_s).max(initial=0)) + 1,
         seed=bench.seed,
         folder=bench.folder,

@@ -56,6 +56,7 @@ def _register() -> None:
         "plan",
         "serve",
         "bench",
+        "assess",
         "diagnose",
         "profile",
         "experiment",

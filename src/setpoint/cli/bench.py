@@ -1,6 +1,5 @@
-"""``setpoint bench`` and ``setpoint assess``."""
+"""``setpoint bench``: one load, a sweep, or the search for maximum goodput."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,10 +10,10 @@ from setpoint.cli.output import Json
 
 
 @app.command("bench")
+@opt.takes_target()
 def bench(
     card: opt.Card,
     *,
-    url: opt.Url = None,
     rate: Annotated[
         str | None, typer.Option(help='Session starts, e.g. "2/s"; several with commas are a sweep.')
     ] = None,
@@ -26,15 +25,7 @@ def bench(
     ] = False,
     duration: Annotated[str | None, typer.Option(help="Send window of one run, instead of the card's.")] = None,
     budget: opt.Budget = None,
-    model: opt.Model = None,
-    api: opt.Api = None,
-    api_key_env: opt.KeyEnv = None,
-    metrics_url: opt.MetricsUrl = None,
-    insecure: opt.Insecure = False,
-    ca_file: opt.CaFile = None,
-    engine: opt.EngineName = "llamacpp",
-    flag: opt.FlagList = None,
-    port: opt.Port = None,
+    target: opt.TargetArguments,
     seed: opt.Seed = 1,
     workers: opt.Workers = None,
     runs: opt.Runs = opt.RUNS,
@@ -46,13 +37,9 @@ def bench(
     """
     from setpoint.cli.measure import Request, measure
 
-    chosen = opt.target_options(
-        url=url, model=model, api=api, api_key_env=api_key_env, metrics_url=metrics_url, insecure=insecure,
-        ca_file=ca_file, engine=engine, flag=flag, port=port,
-    )  # fmt: skip
     request = Request(
         card=card,
-        target=chosen,
+        target=opt.target_options(target),
         rates=opt.numbers("--rate", rate),
         users=[int(u) for u in opt.numbers("--concurrency", concurrency, opt.whole_users)],
         search=find_goodput,
@@ -62,48 +49,5 @@ def bench(
         workers=workers,
         runs=runs,
         json=json,
-    )
-    raise typer.Exit(measure(request))
-
-
-@app.command("assess")
-def assess(
-    card: opt.Card,
-    *,
-    url: opt.Url = None,
-    budget: opt.Budget = None,
-    model: opt.Model = None,
-    api: opt.Api = None,
-    api_key_env: opt.KeyEnv = None,
-    metrics_url: opt.MetricsUrl = None,
-    insecure: opt.Insecure = False,
-    ca_file: opt.CaFile = None,
-    engine: opt.EngineName = "llamacpp",
-    flag: opt.FlagList = None,
-    port: opt.Port = None,
-    seed: opt.Seed = 1,
-    workers: opt.Workers = None,
-    runs: opt.Runs = opt.RUNS,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="HTML report to write.")] = None,
-    json: Json = False,
-) -> None:
-    """The whole loop: start or reach the engine, search for maximum goodput, judge, write the report."""
-    from setpoint.cli.measure import Request, measure
-
-    chosen = opt.target_options(
-        url=url, model=model, api=api, api_key_env=api_key_env, metrics_url=metrics_url, insecure=insecure,
-        ca_file=ca_file, engine=engine, flag=flag, port=port,
-    )  # fmt: skip
-    request = Request(
-        card=card,
-        target=chosen,
-        search=True,
-        budget_s=opt.seconds("--budget", budget),
-        seed=seed,
-        workers=workers,
-        runs=runs,
-        json=json,
-        report=True,
-        output=output,
     )
     raise typer.Exit(measure(request))

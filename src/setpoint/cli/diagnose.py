@@ -19,6 +19,7 @@ CAUSE_FOUND, UNDECIDED = 1, 3
 
 
 @app.command("diagnose")
+@opt.takes_target("url", "engine")
 def diagnose(
     subject: Annotated[
         str, typer.Argument(metavar="TARGET|RUN", help="URL of a server, engine to start here, or a recorded run.")
@@ -29,15 +30,7 @@ def diagnose(
         str | None, typer.Option("--direct", metavar="URL", help="The engine itself, if TARGET is a gateway.")
     ] = None,
     budget: opt.Budget = None,
-    model: opt.Model = None,
-    api: opt.Api = None,
-    api_key_env: opt.KeyEnv = None,
-    metrics_url: opt.MetricsUrl = None,
-    gpu_metrics_url: Annotated[str | None, typer.Option(help="Where a DCGM exporter is.")] = None,
-    insecure: opt.Insecure = False,
-    ca_file: opt.CaFile = None,
-    flag: opt.FlagList = None,
-    port: opt.Port = None,
+    target: opt.TargetArguments,
     seed: opt.Seed = 1,
     workers: opt.Workers = None,
     runs: opt.Runs = opt.RUNS,
@@ -47,8 +40,6 @@ def diagnose(
 
     Exit codes: 0 no promise is broken, 1 a cause is supported, 3 undecided.
     """
-    from dataclasses import replace
-
     from setpoint.cli import INTERRUPTED
     from setpoint.engines.registry import ENGINES
 
@@ -60,11 +51,7 @@ def diagnose(
     if card is None:
         raise UsageError("A live target is diagnosed under a card's traffic.", fix="Give --card CARD.")
     url = None if subject in ENGINES else subject
-    chosen = opt.target_options(
-        url=url, model=model, api=api, api_key_env=api_key_env, metrics_url=metrics_url, insecure=insecure,
-        ca_file=ca_file, engine=subject if url is None else "llamacpp", flag=flag, port=port,
-    )  # fmt: skip
-    chosen = replace(chosen, gpu_metrics_url=gpu_metrics_url)
+    chosen = opt.target_options(target, url=url, engine=subject if url is None else "llamacpp")
     budget_s = opt.seconds("--budget", budget) or BUDGET_S
     done = _live(card, chosen, direct, budget_s=budget_s, seed=seed, workers=workers, runs=runs, quiet=json)
     _show(done.diagnosis, done.not_run, json=json)

@@ -19,6 +19,7 @@ What = Annotated[
 
 
 @app.command("eval")
+@opt.takes_target()
 def evaluate(
     what: What = None,
     *,
@@ -40,16 +41,7 @@ def evaluate(
     temperature: Annotated[float, typer.Option(min=0, max=2, help="0 takes the likeliest token.")] = 0.0,
     concurrency: Annotated[int | None, typer.Option(min=1, help="Questions at once: 4, or 1 under load.")] = None,
     answers: Annotated[Path | None, typer.Option(help="Also write every answer as JSONL, to read them.")] = None,
-    url: opt.Url = None,
-    model: opt.Model = None,
-    api: opt.Api = None,
-    api_key_env: opt.KeyEnv = None,
-    metrics_url: opt.MetricsUrl = None,
-    insecure: opt.Insecure = False,
-    ca_file: opt.CaFile = None,
-    engine: opt.EngineName = "llamacpp",
-    flag: opt.FlagList = None,
-    port: opt.Port = None,
+    target: opt.TargetArguments,
     seed: opt.Seed = 1,
     runs: opt.Runs = opt.RUNS,
     json: Json = False,
@@ -64,14 +56,10 @@ def evaluate(
         raise typer.Exit(verb.compare_runs(words[1:], runs, delta=loss, variable=variable, json=json))
     if words[:1] == ["check"]:
         raise typer.Exit(verb.check_suites(words[1:], json=json))
-    card, address = verb.place(words, url)
-    chosen = opt.target_options(
-        url=address, model=model, api=api, api_key_env=api_key_env, metrics_url=metrics_url, insecure=insecure,
-        ca_file=ca_file, engine=engine, flag=flag, port=port,
-    )  # fmt: skip
+    card, address = verb.place(words, target["url"])
     request = verb.Request(
         card=card,
-        target=chosen,
+        target=opt.target_options(target, url=address),
         suites=tuple(suite or ()),
         inspect=inspect,
         baseline=baseline,

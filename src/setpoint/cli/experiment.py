@@ -54,6 +54,7 @@ def plan(ref: Ref, *, runs: opt.Runs = opt.RUNS, json: Json = False) -> None:
 
 
 @group.command("run")
+@opt.takes_target("url", "metrics_url", "gpu_metrics_url", "insecure", "ca_file", "port")
 def run(
     card: opt.Card,
     *,
@@ -105,11 +106,7 @@ def run(
     price_per_hour: Annotated[
         float | None, typer.Option(min=0, help="Of the service, for the cost of a token.")
     ] = None,
-    model: opt.Model = None,
-    api: opt.Api = None,
-    api_key_env: opt.KeyEnv = None,
-    engine: opt.EngineName = "llamacpp",
-    flag: opt.FlagList = None,
+    target: opt.TargetArguments,
     seed: opt.Seed = 1,
     workers: opt.Workers = None,
     runs: opt.Runs = opt.RUNS,
@@ -128,12 +125,9 @@ def run(
 
     if rate is not None and concurrency is not None:
         raise UsageError("--rate and --concurrency cannot both be given: open loop or closed loop.")
-    target = opt.target_options(
-        url=base_url, model=model, api=api, api_key_env=api_key_env, metrics_url=None, insecure=False, ca_file=None,
-        engine=engine, flag=flag,
-    )  # fmt: skip
+    options = opt.target_options(target, url=base_url)
     store, experiments = RunStore(runs), ExperimentStore(runs.parent / "experiments")
-    candidate = _candidate(target, candidate_url, variable, base_pin, candidate_pin)
+    candidate = _candidate(options, candidate_url, variable, base_pin, candidate_pin)
     if candidate is not None and (change or plan_of or search or combined):
         raise UsageError(
             "Two servers differ as they are: --change, --plan, --search and --combined are for engines here."
@@ -147,7 +141,7 @@ def run(
         arms = Arms(
             card=loaded,
             folder=str(card.parent),
-            options=target,
+            options=options,
             store=store,
             experiments=experiments,
             changes=changes,

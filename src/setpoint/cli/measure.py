@@ -1,4 +1,4 @@
-"""What ``bench`` and ``assess`` have in common: open the target, measure, print, write the report."""
+"""What ``setpoint bench`` does with what it parsed: open the target, measure, print."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,12 +12,11 @@ from setpoint.cli.progress import Reporter
 from setpoint.errors import UsageError
 from setpoint.load.search import Search
 from setpoint.metrics.verdict import State
-from setpoint.records.meta import Series
 from setpoint.records.record import RunRecord
 from setpoint.records.store import RunStore
-from setpoint.report.build import build, planned
+from setpoint.report.build import build
+from setpoint.report.context import context_of
 from setpoint.report.text import render_text
-from setpoint.report.write import write_report
 from setpoint.workload.reading import load_card
 
 SEARCH_BUDGET_S = 240.0
@@ -39,8 +38,6 @@ class Request:
         workers: Client processes.
         runs: Folder of records.
         json: Answer as JSON.
-        report: Write the HTML report.
-        output: Where to.
     """
 
     card: Path
@@ -54,8 +51,6 @@ class Request:
     workers: int | None = None
     runs: Path = Path(".setpoint/runs")
     json: bool = False
-    report: bool = False
-    output: Path | None = None
 
 
 def measure(request: Request) -> int:
@@ -79,37 +74,16 @@ def measure(request: Request) -> int:
                 note=note,
             )
             records, code, search = _measure(bench, request)
-            if request.report and code != INTERRUPTED:
-                code = _with_quality(bench, records, code, search)
-        report = build(records, planned(request.runs, records))
-    written = write_report(report, request.output or _report_path(request.runs, records)) if request.report else None
+        report = build(records, context_of(request.runs, records))
     if request.json:
         answer: dict[str, Any] = {"runs": [r.id for r in records], "exit_code": code, "report": report.to_dict()}
-        if written is not None:
-            answer["html"] = str(written)
         emit_json(answer)
         return code
     stdout().print(render_text(report, width=stdout().width))
     if search is not None and search.advice:
         stdout().print(search.advice)
-    shown = written if written is not None else f"setpoint report {records[-1].id}"
-    (stdout() if written else stderr()).print(f"report: {shown}", soft_wrap=True)
+    stderr().print(f"report: setpoint report {records[-1].id}", soft_wrap=True)
     return code
-
-
-def _with_quality(bench: Bench, records: list[RunRecord], code: int, search: Search | None) -> int:
-    """The card's quality promises, on the target that was just measured: adds the record, returns the exit code."""
-    if not any(p.metric == "quality" for p in bench.card.promises):
-        return code
-    from setpoint.assess.evaluation import evaluate_idle, suites_of
-
-    suites = suites_of(bench.card, Path(bench.folder))
-    bench.note(f"asking the suites {', '.join(s.name for s in suites)}")
-    series = None if search is None else Series(id=search.series, kind="goodput", step=len(records))
-    found = evaluate_idle(bench.opened, bench.store, suites, card=bench.card, series=series, note=bench.note)
-    records.append(found.record)
-    loads = State.UNDECIDED if search is None else search.state
-    return exit_code([loads, *(v.state for v in found.verdicts)])
 
 
 def _measure(bench: Bench, request: Request) -> tuple[list[RunRecord], int, Search | None]:
@@ -136,7 +110,3 @@ def _measure(bench: Bench, request: Request) -> tuple[list[RunRecord], int, Sear
     if any(o.interrupted for o in outcomes):
         return [o.record for o in outcomes], INTERRUPTED, None
     return [o.record for o in outcomes], exit_code(v.state for o in outcomes for v in o.verdicts), None
-
-
-def _report_path(runs: Path, records: list[RunRecord]) -> Path:
-    return runs.parent / "reports" / f"{records[0].id}.html"

@@ -1,5 +1,7 @@
 """Options that several verbs share."""
 
+import functools
+import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,6 +20,7 @@ Model = Annotated[str | None, typer.Option(help="Model name, path, or hf://org/n
 Api = Annotated[str | None, typer.Option(help="API instead of the card's: chat, completions, messages, embeddings.")]
 KeyEnv = Annotated[str | None, typer.Option("--api-key-env", metavar="VAR", help="Variable that holds the API key.")]
 MetricsUrl = Annotated[str | None, typer.Option(help="Where the engine's Prometheus text is.")]
+GpuMetricsUrl = Annotated[str | None, typer.Option(help="Where a DCGM exporter is.")]
 Insecure = Annotated[bool, typer.Option("--insecure", help="Accept any TLS certificate.")]
 CaFile = Annotated[str | None, typer.Option(help="PEM file of an authority to trust.")]
 EngineName = Annotated[str, typer.Option("--engine", help="Engine to start: llamacpp, vllm, fake.")]
@@ -98,41 +101,83 @@ def flags(pairs: list[str] | None, option: str = "--flag") -> dict[str, str]:
     return out
 
 
-def target_options(
-    *,
-    url: str | None,
-    model: str | None,
-    api: str | None,
-    api_key_env: str | None,
-    metrics_url: str | None,
-    insecure: bool,
-    ca_file: str | None,
-    engine: str = "llamacpp",
-    flag: list[str] | None = None,
-    port: int | None = None,
-) -> "TargetOptions":
-    """The target that the options describe.
+class TargetArguments(dict[str, Any]):
+    """What the options of a target were given as, until ``target_options`` reads them."""
 
-    Raises:
-        UsageError: they contradict each other.
+
+def takes_target(*left_out: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Gives a verb the options by which a target is reached or made, in place of its ``target`` parameter.
+
+    Args:
+        left_out: Names of options that the verb does not have.
     """
+    offered = [p for p in inspect.signature(_target).parameters.values() if p.name not in left_out]
+
+    def decorate(verb: Callable[..., None]) -> Callable[..., None]:
+        own = inspect.signature(verb)
+
+        @functools.wraps(verb)
+        def call(**values: Any) -> None:  # noqa: ANN401 - as typer parsed them
+            given = TargetArguments({p.name: values.pop(p.name) for p in offered})
+            verb(**values, target=given)
+
+        parameters = []
+        for parameter in own.parameters.values():
+            parameters += offered if parameter.name == "target" else [parameter]
+        keyword = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
+        call.__dict__["__signature__"] = own.replace(parameters=keyword)
+        call.__annotations__ = {p.name: p.annotation for p in keyword}
+        return call
+
+    return decorate
+
+
+def _target(
+    *,
+    url: Url = None,
+    model: Model = None,
+    api: Api = None,
+    api_key_env: KeyEnv = None,
+    metrics_url: MetricsUrl = None,
+    gpu_metrics_url: GpuMetricsUrl = None,
+    insecure: Insecure = False,
+    ca_file: CaFile = None,
+    engine: EngineName = "llamacpp",
+    flag: FlagList = None,
+    port: Port = None,
+) -> "TargetOptions":
+    """The target that the options describe."""
+    from setpoint.assess.target import TargetOptions
+
     if api is not None and api not in APIS:
         raise UsageError(f"--api is {api!r}; expected one of {', '.join(APIS)}.")
     if url is not None and (flag or port is not None):
         raise UsageError("--flag and --port are for an engine that is started here; with --url there is none.")
     if ca_file is not None and not Path(ca_file).is_file():
         raise UsageError(f"--ca-file is {ca_file!r}; there is no such file.")
-    from setpoint.assess.target import TargetOptions
-
     return TargetOptions(
         url=url,
         model=model,
         api=api,
         api_key_env=api_key_env,
         metrics_url=metrics_url,
+        gpu_metrics_url=gpu_metrics_url,
         verify_tls=not insecure,
         ca_file=ca_file,
         engine=engine,
         flags=flags(flag),
         port=port,
     )
+
+
+def target_options(given: TargetArguments, **settled: Any) -> "TargetOptions":  # noqa: ANN401 - options by name
+    """The target that the options describe.
+
+    Args:
+        given: As a verb got them.
+        settled: Options that the verb decides itself, e.g. ``url``.
+
+    Raises:
+        UsageError: they contradict each other.
+    """
+    return _target(**(given | settled))

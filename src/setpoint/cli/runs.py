@@ -131,7 +131,8 @@ def report(
 ) -> None:
     """Rebuild the report from records alone."""
     from setpoint.records.store import RunStore
-    from setpoint.report.build import build, planned, with_series
+    from setpoint.report.build import build, with_series
+    from setpoint.report.context import context_of
     from setpoint.report.text import render_text
     from setpoint.report.write import write_report
 
@@ -139,7 +140,7 @@ def report(
     records = [store.open(ref) for ref in refs]
     if not only:
         records = with_series(store, records)
-    built = build(records, planned(runs, records))
+    built = build(records, context_of(runs, records))
     if json:
         emit_json(built.to_dict())
         return

@@ -8,7 +8,7 @@ import numpy as np
 
 from setpoint.experiments.bootstrap import Effect, Statistic, difference, mean_statistic, quantile_statistic
 from setpoint.experiments.design import FEWEST_BLOCKS
-from setpoint.experiments.endpoint import Endpoint, endpoints_of, matrix_of, primary_of, values_of
+from setpoint.experiments.endpoint import Endpoint, endpoints_of, fewest_values, matrix_of, primary_of, run_value
 from setpoint.experiments.verdict import Compared, Judgement, delta_of, judge_effect, relative, signed
 from setpoint.metrics.percentile import fewest_samples
 from setpoint.metrics.table import ExchangeTable, Floats
@@ -152,19 +152,19 @@ def _statistic(endpoint: Endpoint) -> Statistic:
 def _matrices(
     endpoint: Endpoint, a: Sequence[ExchangeTable], b: Sequence[ExchangeTable], card: Workload
 ) -> tuple[Floats, Floats]:
-    values = [[values_of(endpoint, t, card.promises) for t in arm] for arm in (a, b)]
     if endpoint.of_run:
-        return np.concatenate(values[0]).reshape(1, -1), np.concatenate(values[1]).reshape(1, -1)
+        first, second = (np.array([[run_value(endpoint, t, card.promises) for t in arm]]) for arm in (a, b))
+        return first, second
     sessions = max((int(t.session.max()) + 1 for t in (*a, *b) if len(t)), default=1)
-    return matrix_of(a, values[0], sessions), matrix_of(b, values[1], sessions)
+    return matrix_of(endpoint, a, card.promises, sessions), matrix_of(endpoint, b, card.promises, sessions)
 
 
 def _needed(endpoint: Endpoint, arms: Arms) -> int | None:
-    """Exchanges that an arm needs in each block to bound the endpoint; None where it has them."""
+    """Values that an arm needs in each block to bound the endpoint; None where it has them."""
     if endpoint.quantile is None:
         return None
     needed = fewest_samples(endpoint.quantile)
-    fewest = min((sum(len(t) for t in arm) for pair in arms for arm in pair), default=0)
+    fewest = min((fewest_values(endpoint, arm) for pair in arms for arm in pair), default=0)
     return needed if fewest < needed else None
 
 

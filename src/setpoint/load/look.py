@@ -10,6 +10,7 @@ import numpy as np
 
 from setpoint.load.messages import Brief
 from setpoint.load.progress import Tally
+from setpoint.load.spec import Ending
 from setpoint.metrics.correlation import design_effect, design_effect_of_limit
 from setpoint.metrics.promise import required_share
 from setpoint.metrics.sequence import always_valid
@@ -19,6 +20,7 @@ from setpoint.workload.promise import Boundary, Metric, Promise
 
 SATURATION_AFTER_S = 8.0
 FEWEST = 20
+LEAST_DRAIN_S = 1.0
 
 
 class EarlyEnd:
@@ -35,21 +37,27 @@ class EarlyEnd:
         self._offered = offered_per_s
         self._in_flight_limit = None if offered_per_s is None else _allowed_in_flight(card, offered_per_s)
         self._judged = 0
+        self._drain_s = max((p.limit_s for p in card.promises if p.limit_s is not None), default=LEAST_DRAIN_S)
+        self._drain_s = max(self._drain_s, LEAST_DRAIN_S)
         self.saturated: str | None = None
 
-    def __call__(self, tally: Tally, briefs: Sequence[Brief]) -> str | None:
-        """Why the step may end now, or None."""
+    def __call__(self, tally: Tally, briefs: Sequence[Brief]) -> Ending | None:
+        """Why the step may end now, or None.
+
+        Where it cannot become met any more, answers under way are waited for as long as the longest limit: what has
+        not come by then has broken it.
+        """
         self.saturated = self.saturated or self._saturation(tally)
         if self.saturated is not None:
-            return self.saturated
+            return Ending(self.saturated, self._drain_s)
         if len(briefs) < max(FEWEST, self._judged * 1.05):
             return None
         self._judged = len(briefs)
         states = [_state(p, finished_prefix(briefs)) for p in self._promises]
         if State.MISSED in states:
-            return f"{self._promises[states.index(State.MISSED)].label} is missed for certain"
+            return Ending(f"{self._promises[states.index(State.MISSED)].label} is missed for certain", self._drain_s)
         if self._all and states and all(s is State.MET for s in states):
-            return "every promise is met for certain"
+            return Ending("every promise is met for certain")
         return None
 
     def _saturation(self, tally: Tally) -> str | None:

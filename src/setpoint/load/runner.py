@@ -42,6 +42,7 @@ from setpoint.units import format_duration
 HEAD_START_S = 0.5  # workers must be ready before the origin
 SAMPLE_S = 1.0
 SAMPLE_LIMIT_S = 3.0
+INTERRUPTED = "interrupted"
 
 
 @dataclass(slots=True)
@@ -98,12 +99,12 @@ def run(spec: LoadSpec, writer: RunWriter, *, listen: Listener = silent, sampler
         TargetError: the target did not answer the warm-up.
         RecordError: the record could not be written to its end.
     """
-    floor = measure_floor()
     try:
-        return uvloop.run(_Run(spec, writer, listen, sampler, floor).make())
+        return uvloop.run(_Run(spec, writer, listen, sampler, measure_floor()).make())
     except BaseException as error:
         if not writer.closed:
             reason = str(error) if isinstance(error, SetpointError) else type(error).__name__
+            reason = INTERRUPTED if isinstance(error, KeyboardInterrupt) else reason
             with contextlib.suppress(RecordError):  # the first failure is the one to tell
                 writer.abort(reason)
         raise
@@ -259,11 +260,13 @@ class _Run:
                 crew.stop(Stop.NOW)
                 return
             if spec.look is not None and live.ended_early is None:
-                why = spec.look(live.tally, live.briefs)
-                if why is not None:
-                    live.ended_early = why
-                    self.writer.log("ended_early", reason=why)
+                ending = spec.look(live.tally, live.briefs)
+                if ending is not None:
+                    live.ended_early = ending.reason
+                    self.writer.log("ended_early", reason=ending.reason)
                     crew.stop(Stop.DRAIN)
+                    if ending.drain_s is not None:
+                        asyncio.get_running_loop().call_later(ending.drain_s, crew.stop, Stop.NOW)
 
     async def _beside(self, beside: Beside, crew: Crew, origin_s: float) -> None:
         """Work on the same target while the load runs; the load ends with it."""
@@ -290,7 +293,7 @@ class _Run:
 
     def _interrupt(self, crew: Crew) -> None:
         self.live.interrupted = True
-        self.live.reason = self.live.reason or "interrupted"
+        self.live.reason = self.live.reason or INTERRUPTED
         crew.stop(Stop.NOW)
 
     # the record

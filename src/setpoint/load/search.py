@@ -223,7 +223,12 @@ def find_goodput(
         following = search.following()
         if following is None:
             break
-        step = search.step(*following)
+        try:
+            step = search.step(*following)
+        except KeyboardInterrupt:  # while a step was prepared
+            if not search.steps:
+                raise
+            return search.result(interrupted=True)
         if step.outcome.interrupted:
             return search.result(interrupted=True)
         if step.outcome.record.meta.reason is not None:

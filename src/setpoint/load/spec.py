@@ -20,7 +20,22 @@ Sampler = Callable[[float], Awaitable[list[SignalRow]]]
 Alive = Callable[[], str | None]
 """Says why the target has died; None while it lives or nobody knows."""
 
-Look = Callable[[Tally, Sequence[Brief]], str | None]
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Why a run may end before its time.
+
+    Attributes:
+        reason: In words.
+        drain_s: How long answers under way are still waited for; then the client ends them, and what they came to is
+            not known. None waits as long as after a whole run.
+    """
+
+    reason: str
+    drain_s: float | None = None
+
+
+Look = Callable[[Tally, Sequence[Brief]], Ending | None]
 """Sees the state of all workers and every finished exchange; says why the run may end now, or None."""
 
 Beside = Callable[[float, RunWriter], Awaitable[None]]

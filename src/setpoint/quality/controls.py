@@ -19,6 +19,7 @@ from setpoint.quality.task import CallText, Reference, Response, Task
 
 GARBAGE = ("I do not know.", "{}", "lorem ipsum dolor sit amet", "0")
 MOST_NEGATIVE = 0.05  # mean score of wrong answers; above it a score says little
+_PROVED: dict[str, "Controls"] = {}  # by digest: the same suite is proved once a process
 SHIFTS = (1, 7)  # a task gets the references of the tasks this far behind it
 
 
@@ -76,6 +77,8 @@ def demand_controls(suite: Suite) -> Controls:
     Raises:
         SuiteError: they fail, or a grader does.
     """
+    if suite.digest in _PROVED:
+        return _PROVED[suite.digest]
     try:
         controls = check_controls(suite)
     except CannotGrade as error:
@@ -85,6 +88,7 @@ def demand_controls(suite: Suite) -> Controls:
             f"Suite {suite.name} is refused: {'; '.join(controls.faults)}.",
             fix="A score of it would mean nothing: correct the references or the graders.",
         )
+    _PROVED[suite.digest] = controls
     return controls
 
 

@@ -29,6 +29,7 @@ from setpoint.records.writer import RunWriter
 from setpoint.workload.card import Workload
 
 PATIENCE = PhaseTimeouts(first_token_s=180.0, gap_s=120.0, total_s=900.0)
+SERVING_SHARE = 0.4  # of a budget
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,8 @@ class EvalSpec:
         heard: Told how many of how many answers are done.
         note: Told a sentence now and then.
         keep: Given every answer; records hold none.
+        budget_s: Bound on everything: the serving checks may take ``SERVING_SHARE`` of it, and as many tasks are
+            asked, in random order, as the rest allows. None asks all.
     """
 
     target: Target
@@ -62,6 +65,7 @@ class EvalSpec:
     heard: Callable[[int, int], None] = lambda _done, _all: None
     note: Callable[[str], None] = lambda _: None
     keep: Keep | None = None
+    budget_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +157,17 @@ def facts_of(
     }
 
 
+def sampled(suites: Sequence[Suite], rows: Any, sampling: Sampling) -> list[str]:  # noqa: ANN401 - a Polars frame
+    """A sentence for each suite of which only a part was asked."""
+    out = []
+    for suite in suites:
+        planned = len(suite.tasks) * sampling.epochs
+        asked = rows.filter(rows["suite"] == suite.name).height
+        if asked < planned:
+            out.append(f"{asked} of {planned} answers to the suite {suite.name} were asked for, drawn at random.")
+    return out
+
+
 def judge_all(card: Workload | None, rows: Any) -> list[Verdict]:  # noqa: ANN401 - a Polars frame
     """The verdicts on the quality promises of a card."""
     promises = () if card is None else card.promises
@@ -165,7 +180,8 @@ async def _ask(spec: EvalSpec, writer: RunWriter) -> tuple[list[Finding], list[s
     notes: list[str] = []
     try:
         if spec.serving:
-            findings = await run_checks(client, lambda f: spec.note(f"{f.name}: {f.state}, {f.reason}"))
+            share_s = None if spec.budget_s is None else spec.budget_s * (SERVING_SHARE if spec.suites else 1.0)
+            findings = await run_checks(client, lambda f: spec.note(f"{f.name}: {f.state}, {f.reason}"), share_s)
         if spec.distributions:
             spec.note("taking token distributions, twice")
             missing = await take(client, writer.distributions)
@@ -174,7 +190,8 @@ async def _ask(spec: EvalSpec, writer: RunWriter) -> tuple[list[Finding], list[s
                 spec.note(notes[-1])
         if spec.suites:
             questions = Questions(spec.suites, spec.sampling, heard=spec.heard, keep=spec.keep)
-            await questions.ask(client, writer.quality)
+            await questions.ask(client, writer.quality, until_s=spec.budget_s, sample=spec.budget_s is not None)
+            notes += sampled(spec.suites, RunRecord(writer.path).quality(), spec.sampling)
     finally:
         await client.close()
     return findings, notes

@@ -85,7 +85,13 @@ class Questions:
         return out
 
     async def ask(
-        self, client: Client, record: Record, *, until_s: float | None = None, under_load: bool = False
+        self,
+        client: Client,
+        record: Record,
+        *,
+        until_s: float | None = None,
+        under_load: bool = False,
+        sample: bool = False,
     ) -> None:
         """Asks all of them; when this returns or is cancelled, each has its row.
 
@@ -94,6 +100,8 @@ class Questions:
             record: Takes rows as they come.
             until_s: Nothing is sent after this time on the client's scale.
             under_load: Whether the target is under load meanwhile.
+            sample: What was not sent is no part of the evaluation. The order is random, so what was sent is a random
+                sample of the tasks, and its interval says what a sample can; without this, it is unmeasured.
 
         Raises:
             UsageError: the target makes vectors, not answers.
@@ -102,6 +110,7 @@ class Questions:
             raise UsageError("A suite asks questions and this target makes embeddings.", fix="Give another --api.")
         waiting = self.planned()
         total, left = len(waiting), dict.fromkeys(waiting)
+        begun: set[Question] = set()
         why = "not sent: the evaluation was ended"
 
         async def one_at_a_time() -> None:
@@ -111,6 +120,7 @@ class Questions:
                     why = "not sent: the load ended before"
                     return
                 question = waiting.pop()
+                begun.add(question)
                 row, response = await self._ask_one(client, question, total - len(waiting), under_load=under_load)
                 record([row])
                 del left[question]
@@ -125,7 +135,8 @@ class Questions:
             for worker in workers:
                 worker.cancel()
             await asyncio.gather(*workers, return_exceptions=True)
-            record([_unsent(question, why, under_load=under_load) for question in left])
+            unsent = left if not sample else [q for q in left if q in begun]
+            record([_unsent(question, why, under_load=under_load) for question in unsent])
 
     async def _ask_one(
         self, client: Client, question: Question, index: int, *, under_load: bool

@@ -1,30 +1,34 @@
 """Records into the content of a report."""
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator, Sequence
 
+from setpoint.diagnosis.diagnosis import Diagnosis
 from setpoint.errors import UsageError
 from setpoint.metrics.capacity import highest_met, lowest_missed, overall_state, undecided_between
 from setpoint.metrics.quality import score_suites
 from setpoint.metrics.verdict import State, Verdict
-from setpoint.records.plans import find_plan
+from setpoint.records.assessment import Stage
 from setpoint.records.record import RunRecord
 from setpoint.records.store import RunStore
 from setpoint.report import sections
-from setpoint.report.content import LoadVerdicts, RecordFacts, Report, VerdictRow
+from setpoint.report.content import LoadVerdicts, Point, RecordFacts, Report, VerdictRow
+from setpoint.report.context import Context
+from setpoint.report.experiments import experiment_words
 from setpoint.report.hypothesis import diagnosis_of
-from setpoint.report.quality import is_evaluation
+from setpoint.report.quality import is_evaluation, quality_words
 from setpoint.report.step import Step, in_order
 from setpoint.units import format_duration, format_number, format_share
 
+MOST_CAUSES = 2
+UNSEEN = "not observed"
 
-def build(records: Sequence[RunRecord], plan: Mapping[str, Any] | None = None) -> Report:
+
+def build(records: Sequence[RunRecord], context: Context | None = None) -> Report:
     """The report on one run, or on the runs of a series.
 
     Args:
         records: The runs.
-        plan: What was planned for their card and model, as ``records.plans`` keeps it; None without.
+        context: What is known beside them; None is nothing.
 
     Raises:
         UsageError: no record, or records of different cards.
@@ -34,9 +38,12 @@ def build(records: Sequence[RunRecord], plan: Mapping[str, Any] | None = None) -
     cards = {r.meta.card_name for r in records}
     if len(cards) > 1:
         raise UsageError(f"These runs are of different cards: {', '.join(sorted(cards))}.", fix="Report on one card.")
+    records = sorted(records, key=lambda r: r.meta.created)  # as they were made: the same evidence in the same order
     probes = [r for r in records if r.meta.pins.get("probe") is not None]
-    evaluations = [r for r in records if is_evaluation(r)]
-    loads = [r for r in records if r not in probes and r not in evaluations]
+    graded = [r for r in records if r.meta.quality is not None or is_evaluation(r)]
+    plain = [r for r in records if r not in probes and r not in graded]
+    loads = plain or [r for r in graded if not is_evaluation(r)]  # questions beside a load are a load of their own
+    evaluations = [r for r in graded if r not in loads]
     steps = in_order(loads or evaluations, evaluations)
     if not steps:
         raise UsageError("These runs are probes of a diagnosis.", fix="Report on the run that they explain.")
@@ -44,6 +51,7 @@ def build(records: Sequence[RunRecord], plan: Mapping[str, Any] | None = None) -
     pivots = _pivots(steps)
     newest = max(records, key=lambda r: r.meta.created)
     target = newest.meta.target
+    context, found = context or Context(), diagnosis_of(steps, probes)
     return Report(
         title=f"{newest.meta.card_name} on {target.get('model', 'an unknown model')}",
         created=newest.meta.created[:19].replace("T", " ") + " UTC",
@@ -52,19 +60,26 @@ def build(records: Sequence[RunRecord], plan: Mapping[str, Any] | None = None) -
         ),
         state=_state(steps) if loads else steps[-1].state,
         verdicts=tuple(_load_verdicts(s) for s in pivots if loads or s.verdicts),
-        sections=sections.all_sections(steps, pivots, diagnosis_of(steps, probes), evaluations, plan),
+        points=tuple(_points(found, graded, context)) if loads else (),
+        sections=sections.all_sections(steps, pivots, found, evaluations, context),
         records=tuple(_record_facts(s) for s in all_steps),
     )
 
 
-def planned(runs: Path, records: Sequence[RunRecord]) -> dict[str, Any] | None:
-    """The plan of the card and model of these runs; None without one.
-
-    Raises:
-        RecordError: there is one that cannot be read.
-    """
-    meta = max(records, key=lambda r: r.meta.created).meta
-    return find_plan(runs, meta.card_name, str(meta.target.get("model", "")))
+def _points(found: Diagnosis, graded: Sequence[RunRecord], context: Context) -> Iterator[Point]:
+    """The bottleneck with its evidence, quality, and what was tried or is to be tried."""
+    yield Point("suspect", found.headline)
+    for finding in found.supported[:MOST_CAUSES]:
+        seen = [line for line in finding.evidence if not line.startswith(UNSEEN)]
+        yield Point("evidence", f"{finding.title}: {'; '.join(seen)}")
+    for words in quality_words(graded):
+        yield Point("quality", words)
+    for experiment in context.experiments[:1]:
+        yield Point("tried", experiment_words(experiment))
+    for part in context.assessment.parts if context.assessment is not None else ():
+        if part.takes or part.stage is not Stage.DONE:
+            takes = f" To say more: {part.takes.rstrip('.')}." if part.takes else ""
+            yield Point("open", f"{part.name} {part.stage}: {part.words.rstrip('.')}.{takes}")
 
 
 def _state(steps: Sequence[Step]) -> State:

@@ -9,6 +9,7 @@ import msgspec
 from setpoint.metrics.verdict import Origin, State
 
 SCHEMA_VERSION = 1
+SENTENCE = 40  # characters of a cell, from which on a column beside others is too narrow on a phone
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,11 @@ class Table:
     source: str
     note: str = ""
 
+    @property
+    def wordy(self) -> bool:
+        """Whether cells hold sentences: on a narrow page such a table is read cell by cell."""
+        return any(len(cell.text) > SENTENCE for row in self.rows for cell in row)
+
 
 @dataclass(frozen=True, slots=True)
 class Figure:
@@ -81,12 +87,14 @@ class Figure:
         caption: What it shows and how to read it.
         svg: Inline SVG; left out of JSON and Markdown.
         source: Where its figures lead to.
+        origin: Of all its figures.
     """
 
     title: str
     caption: str
     svg: str
     source: str
+    origin: Origin = Origin.MEASURED
 
 
 Block = Text | Facts | Table | Figure
@@ -148,6 +156,19 @@ class RecordFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class Point:
+    """One of the things to know at a glance, beside the answer.
+
+    Attributes:
+        name: ``suspect``, ``evidence``, ``quality``, ``tried`` or ``open``.
+        text: A sentence.
+    """
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """A report.
 
@@ -157,6 +178,7 @@ class Report:
         headline: The answer in one sentence.
         state: Of the answer.
         verdicts: The loads that the answer rests on: the highest met and the lowest missed, or the only one.
+        points: What to know at a glance beside the answer.
         sections: Six.
         records: All runs it is made of.
         schema_version: Of the JSON form.
@@ -167,6 +189,7 @@ class Report:
     headline: str
     state: State
     verdicts: tuple[LoadVerdicts, ...]
+    points: tuple[Point, ...]
     sections: tuple[Section, ...]
     records: tuple[RecordFacts, ...]
     schema_version: int = field(default=SCHEMA_VERSION)

@@ -10,6 +10,7 @@ from setpoint.metrics.capacity import lowest_missed
 from setpoint.metrics.verdict import Origin, State
 from setpoint.records.record import RunRecord
 from setpoint.report.content import Block, Cell, Fact, Facts, Table, Text, cells
+from setpoint.report.diagnosis_charts import attribution_bars, budget_waterfall
 from setpoint.report.step import Step
 from setpoint.units import format_share
 
@@ -19,10 +20,21 @@ _COLOUR = {
     Conclusion.REFUTED: State.MET,
 }
 
+_HELD = {
+    "holds": State.MISSED,
+    "does not hold": State.MET,
+}  # what speaks for a cause has the colour of a missed promise
+
+
+def subject_of(steps: Sequence[Step]) -> Step:
+    """The run to be explained: the lowest load that missed a promise for certain; else the lowest that leans there."""
+    leaning = (s for s in steps if any(v.share is not None and v.share < v.required for v in s.verdicts))
+    return lowest_missed(steps) or next(leaning, None) or max(steps, key=lambda s: s.summary.exchanges)
+
 
 def diagnosis_of(steps: Sequence[Step], probes: Sequence[RunRecord]) -> Diagnosis:
     """The lowest load that missed a promise is explained, or the one that says most; all others are evidence."""
-    subject = lowest_missed(steps) or max(steps, key=lambda s: s.summary.exchanges)
+    subject = subject_of(steps)
     others = [s.record for s in steps if s is not subject] + list(probes)
     return diagnose_records(subject.record, others)
 
@@ -32,13 +44,13 @@ def hypothesis_blocks(found: Diagnosis) -> list[Block]:
     blocks: list[Block] = [Text(found.headline)]
     main = found.main
     if main is not None:
-        source = f"{found.subject} and {len(found.runs) - 1} other runs"
-        facts = tuple(Fact(f"evidence {i}", line, Origin.MEASURED, source) for i, line in enumerate(main.evidence, 1))
-        if facts:
-            blocks.append(Facts(f"Evidence for and against: {main.title}", facts))
+        if main.evidence:
+            blocks.append(_evidence(main, f"{found.subject} and {len(found.runs) - 1} other runs"))
         blocks.append(Text(f"What would refute it: {main.refutation}"))
         blocks.append(_hypotheses(found.findings))
-    if found.attribution:
+    bars = attribution_bars(found.attribution, found.subject)
+    if bars is not None:
+        blocks.append(bars)
         rows = [
             cells([a.promise, f"{a.broken:,} of {a.exchanges:,}", ", ".join(f"{n:,} {c}" for c, n in a.causes)])
             for a in found.attribution
@@ -46,7 +58,7 @@ def hypothesis_blocks(found: Diagnosis) -> list[Block]:
         note = "Each breach counts once, for the part of its request that took the most time."
         blocks.append(
             Table(
-                "Breaches by cause",
+                "Breaches by cause, in numbers",
                 ("promise", "broken by", "cause"),
                 tuple(rows),
                 Origin.COMPUTED,
@@ -61,6 +73,7 @@ def hypothesis_blocks(found: Diagnosis) -> list[Block]:
         )
     )
     if found.budget is not None:
+        blocks.append(budget_waterfall(found.budget, found.subject))
         rows = [cells(row) for row in budget_rows(found.budget)]
         note = (
             "Allowed is what a request alone costs; the queue gets what is left after the reserve."
@@ -72,6 +85,16 @@ def hypothesis_blocks(found: Diagnosis) -> list[Block]:
         named = ", ".join(PROBES[name].title.lower() for name in found.wanted)
         blocks.append(Text(f"Would decide more: {named}. `setpoint diagnose TARGET --card CARD` runs them."))
     return blocks
+
+
+def _evidence(main: Finding, source: str) -> Table:
+    """Each condition of a hypothesis, and whether it was seen to hold."""
+    rows = []
+    for line in main.evidence:
+        held, _, words = line.partition(": ")
+        rows.append(cells([Cell(held, _HELD.get(held, State.UNDECIDED)), words]))
+    title = f"Evidence for and against: {main.title}"
+    return Table(title, ("", "condition"), tuple(rows), Origin.MEASURED, source)
 
 
 def _hypotheses(findings: Sequence[Finding]) -> Table:

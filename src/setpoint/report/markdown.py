@@ -14,6 +14,7 @@ def _lines(report: Report) -> Iterator[str]:
     yield f"# {_plain(report.title)}"
     yield f"\n**{_plain(report.headline)}**\n"
     yield f"{report.created}, {len(report.records)} runs.\n"
+    yield from (f"- **{p.name}** {_plain(p.text)}" for p in report.points)
     for load in report.verdicts:
         yield f"\n## At {load.load}: {load.state}\n"
         columns = ("promise", "verdict", "within", "95% interval", "promised", "observed", "requests")

@@ -13,21 +13,59 @@ from setpoint.units import format_share
 
 
 def is_evaluation(record: RunRecord) -> bool:
-    """Whether a run asked suites of an idle target and sent no load."""
-    return record.meta.quality is not None and record.meta.schedule is None
+    """Whether a run asked suites of an idle target and sent no load; also one that was ended before it had graded."""
+    graded = record.meta.quality is not None or "suites" in record.meta.pins
+    return graded and record.meta.schedule is None
 
 
 def verdicts_of(records: Sequence[RunRecord]) -> dict[str, tuple[RunRecord, Verdict]]:
-    """The newest decided verdict on each quality promise, by the promise in words; undecided where none is decided."""
-    out: dict[str, tuple[RunRecord, Verdict]] = {}
+    """The verdict on each quality promise, by the promise in words.
+
+    A promise holds idle and under load: of the newest verdict on each, a missed one counts before an undecided one, and
+    that before a met one.
+    """
+    newest: dict[tuple[str, bool], tuple[RunRecord, Verdict]] = {}
     for record in sorted(records, key=lambda r: r.meta.created):
         for stored in record.meta.verdicts:
             verdict = msgspec.convert(stored, Verdict)
-            if verdict.metric != "quality" or verdict.share is None:
-                continue
-            known = out.get(verdict.promise)
-            if known is None or verdict.state is not State.UNDECIDED or known[1].state is State.UNDECIDED:
-                out[verdict.promise] = (record, verdict)
+            if verdict.metric == "quality" and verdict.share is not None:
+                newest[verdict.promise, is_evaluation(record)] = record, verdict
+    out: dict[str, tuple[RunRecord, Verdict]] = {}
+    for (promise, _), found in newest.items():
+        if promise not in out or _WEIGHT[found[1].state] > _WEIGHT[out[promise][1].state]:
+            out[promise] = found
+    return out
+
+
+_WEIGHT = {State.MET: 0, State.UNDECIDED: 1, State.MISSED: 2}
+
+
+def score_words(score: SuiteScore) -> str:
+    """A score with its interval and coverage."""
+    if score.score is None or score.low is None or score.high is None:
+        return f"{score.suite}: none of {score.planned:,} answers could be measured"
+    interval = f"{format_share(score.low)} to {format_share(score.high)}"
+    return f"{score.suite} {format_share(score.score)} ({interval}, {score.measured:,} of {score.planned:,} measured)"
+
+
+def contracts_words(record: RunRecord) -> str:
+    """How many contracts of the server hold, and which are broken; empty where none was checked."""
+    findings = (record.meta.quality or {}).get("serving", [])
+    if not findings:
+        return ""
+    states = [State(f["state"]) for f in findings]
+    broken = [f["name"] for f, s in zip(findings, states, strict=True) if s is State.MISSED]
+    counts = ", ".join(f"{states.count(s)} {s}" for s in State if s in states)
+    return f"contracts of the server: {counts}" + (f" ({', '.join(broken)} broken)" if broken else "")
+
+
+def quality_words(records: Sequence[RunRecord]) -> list[str]:
+    """One line a record that graded anything."""
+    out = []
+    for record in records:
+        where = "idle" if is_evaluation(record) else f"under {record.meta.pins.get('load', 'load')}"
+        told = [contracts_words(record), *(f"{score_words(s)} {where}" for s in score_suites(record.quality()))]
+        out += [line for line in told if line]
     return out
 
 

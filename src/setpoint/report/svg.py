@@ -107,6 +107,12 @@ class Chart:
         box = f'x="{left:.1f}" y="{top:.1f}" width="{max(right - left, 0.6):.1f}" height="{max(bottom - top, 0.6):.1f}"'
         self._body.append(f'<rect class="{css}" {box}>{title}</rect>')
 
+    def text(self, at: Point, words: str) -> None:
+        """Words that begin at a point."""
+        self._body.append(
+            f'<text class="note" x="{self.px(at[0]):.1f}" y="{self.py(at[1]):.1f}">{escape(words)}</text>'
+        )
+
     def vertical(self, value: float, css: str, label: str) -> None:
         """A limit on the x axis."""
         if self.x[0] <= value <= self.x[1]:

@@ -7,7 +7,7 @@ from rich.table import Table as RichTable
 from rich.text import Text as RichText
 
 from setpoint.metrics.verdict import State
-from setpoint.report.content import LoadVerdicts, Report, Section, Table, Text
+from setpoint.report.content import LoadVerdicts, Report, Section, Table
 
 STYLE = {State.MET: "green", State.MISSED: "red", State.UNDECIDED: "yellow"}
 NARROW, WIDE = 90, 130
@@ -33,8 +33,8 @@ def _parts(report: Report, width: int) -> Iterator[RenderableType]:
     loads = _loads(report.sections)
     if loads is not None:
         yield from _load_table(loads, width)
-    statement = next((b.text for b in report.sections[2].blocks if isinstance(b, Text)), "")
-    yield RichText.assemble(("suspect  ", "bold"), statement)
+    for name, text in [(p.name, p.text) for p in report.points]:
+        yield RichText.assemble((f"{name:<9}", "bold"), text)
     yield RichText.assemble(("boundary ", "bold"), "TTFT from the scheduled send to the first visible token")
 
 

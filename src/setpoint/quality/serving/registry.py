@@ -1,9 +1,12 @@
 """Every serving check, in order of running. A new one is a file and a line here."""
 
+import asyncio
+import time
 from collections.abc import Callable
 
 from setpoint.client.client import Client
 from setpoint.errors import UsageError
+from setpoint.metrics.verdict import State
 from setpoint.quality.serving.cache_salt import cache_salt
 from setpoint.quality.serving.check import Check, Finding, Server
 from setpoint.quality.serving.json_contract import json_contract
@@ -22,15 +25,17 @@ CHECKS: dict[str, Check] = {
     "truncation": truncation,
     "json_contract": json_contract,
     "tool_contract": tool_contract,
-    "long_prompt": long_prompt,
     "token_accounting": token_accounting,
     "nonce_leak": nonce_leak,
     "cache_salt": cache_salt,
+    "long_prompt": long_prompt,  # by far the longest
 }
 
 
-async def run_checks(client: Client, heard: Callable[[Finding], None] = lambda _: None) -> list[Finding]:
-    """Runs them all on an idle target.
+async def run_checks(
+    client: Client, heard: Callable[[Finding], None] = lambda _: None, budget_s: float | None = None
+) -> list[Finding]:
+    """Runs them all on an idle target, in their order; a check that the budget does not last for is undecided.
 
     Raises:
         UsageError: the dialect is not OpenAI chat.
@@ -38,8 +43,13 @@ async def run_checks(client: Client, heard: Callable[[Finding], None] = lambda _
     if client.target.dialect is not Dialect.CHAT:
         raise UsageError("The serving checks speak OpenAI chat.", fix="Give --api chat.")
     server, out = Server(client), []
-    for check in CHECKS.values():
-        finding = await check(server)
+    deadline_s = None if budget_s is None else time.monotonic() + budget_s
+    for name, check in CHECKS.items():
+        try:
+            async with asyncio.timeout(None if deadline_s is None else max(deadline_s - time.monotonic(), 0.0)):
+                finding = await check(server)
+        except TimeoutError:
+            finding = Finding(name, State.UNDECIDED, f"the budget of {budget_s:.0f} s for all checks was spent")
         out.append(finding)
         heard(finding)
     return out
