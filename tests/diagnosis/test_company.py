@@ -32,7 +32,11 @@ LONG_MIXED = card("p90 tpot <= 40 ms", **LONGER)
 
 
 def explained(
-    engine: Batching, workload: Workload, users: int, probes: tuple[str, ...] = PROBED, **more: Any
+    engine: Batching,
+    workload: Workload,
+    users: int,
+    probes: tuple[str, ...] = PROBED,
+    **more: Any,  # noqa: ANN401 - of ``observe``
 ) -> tuple[Diagnosis, Evidence]:
     """Subject and probes as they would be sent, served by this engine."""
     more = {"gauges": CALM, "counters": WELL, "engine": "llamacpp"} | more
@@ -53,6 +57,8 @@ def explained(
 def test_long_prompts_beside_streams_are_interference_and_nothing_else(engine: Batching, workload: Workload) -> None:
     found, evidence = explained(engine, workload, 3)
     assert [f.name for f in found.supported] == ["interference"], [(f.name, f.reason) for f in found.findings]
+    [attribution] = found.attribution
+    assert attribution.causes[0][0] == "decode stall"  # though steps take more: alone they keep the promise
     model = evidence.model
     assert model.step_s is not None
     assert model.step_s.value == pytest.approx(engine.step_s, rel=0.1)  # though every step of the subject had company
