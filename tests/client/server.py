@@ -153,14 +153,14 @@ def target(url: str, dialect: Dialect = Dialect.CHAT, **more: Any) -> Target:  #
     return Target(url, dialect, "m", **more)
 
 
-def planned(client: Client, index: int = 0) -> Planned:
-    """A request scheduled for now."""
-    return Planned(index, index, 0, client.clock.now(), 4, 8)
+def planned(client: Client, index: int = 0, tokens: int = 2) -> Planned:
+    """A request for so many tokens, scheduled for now."""
+    return Planned(index, index, 0, client.clock.now(), 4, tokens)
 
 
-async def ask(client: Client, index: int = 0, body: bytes = BODY) -> Exchange:
+async def ask(client: Client, index: int = 0, body: bytes = BODY, tokens: int = 2) -> Exchange:
     """One exchange."""
-    row, _ = await client.exchange(body, planned(client, index))
+    row, _ = await client.exchange(body, planned(client, index, tokens))
     return row
 
 

@@ -87,6 +87,34 @@ def test_each_answer_has_its_outcome(run: Run, answer: Answer, outcome: Outcome,
     run(work())
 
 
+@pytest.mark.parametrize(
+    ("reason", "counted", "outcome"),
+    [
+        ("length", 8, Outcome.LENGTH),
+        ("length", 7, Outcome.LENGTH),  # servers differ by one in what they count
+        ("length", 6, Outcome.TRUNCATED),
+        ("length", None, Outcome.LENGTH),  # not known to be short
+        ("stop", 6, Outcome.COMPLETE),  # the model made it as long as it is
+    ],
+)
+def test_an_answer_that_is_cut_before_its_limit_is_truncated(
+    run: Run, reason: str, counted: int | None, outcome: Outcome
+) -> None:
+    """A full context says ``length`` as the limit does; nobody asked for that cut."""
+    count = () if counted is None else (usage(9, counted),)
+
+    async def work() -> None:
+        answer = streamed(say("Hi"), chat(finish=reason), *count, DONE)
+        async with serving(answer) as server, client_of(server.url) as client:
+            row = await ask(client, tokens=8)
+            assert row.outcome is outcome
+            assert row.finish_reason == reason
+            assert (row.error is None) == row.outcome.answered
+            assert row.outcome.answered or "after 6 of the 8 tokens" in str(row.error)
+
+    run(work())
+
+
 def test_an_answer_of_each_dialect_is_read_in_full(run: Run) -> None:
     completions = sse(*({"choices": [{"index": 0, "text": t, "finish_reason": None}]} for t in ("Hel", "lo")))
     completions += sse({"choices": [{"index": 0, "text": "", "finish_reason": "stop"}]}, usage(9, 2), DONE)

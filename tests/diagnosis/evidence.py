@@ -11,6 +11,7 @@ from setpoint.diagnosis.observation import Observation, Readings
 from setpoint.metrics.table import ExchangeTable
 from setpoint.records.exchange import Exchange, Outcome
 from setpoint.workload.card import Workload
+from setpoint.workload.schedule import Schedule
 
 GOOD_CLIENT: dict[str, Any] = {"good": True, "reasons": [], "cpu_share": 0.05, "workers": 1}
 
@@ -40,7 +41,19 @@ def exchange(
     step = costs.step_s + per_stream_s * (streams - 1)
     times = [sent + wait + step * i for i in range(output)] if outcome.answered else []
     times = [t + (costs.stall_s if i >= output // 2 else 0.0) for i, t in enumerate(times)]
-    kinds = "r" * min(costs.reasoning, output) + "c" * max(output - costs.reasoning, 0) if times else ""
+    return answered(
+        index, at, sent, times, prompt=prompt, output=output, outcome=outcome, cached=cached, turn=turn,
+        session=session, reasoning=costs.reasoning,
+    )  # fmt: skip
+
+
+def answered(
+    index: int, at: float, sent: float, times: list[float], *, prompt: int, output: int,
+    outcome: Outcome = Outcome.COMPLETE, cached: int | None = None, turn: int = 0, session: int | None = None,
+    reasoning: int = 0,
+) -> Exchange:  # fmt: skip
+    """One exchange whose tokens arrived at these times."""
+    kinds = "r" * min(reasoning, output) + "c" * max(output - reasoning, 0) if times else ""
     visible = [t for t, k in zip(times, kinds, strict=True) if k == "c"]
     return Exchange(
         index=index, session=index if session is None else session, turn=turn, warmup=False, worker=0, scheduled_s=at,
@@ -54,6 +67,76 @@ def exchange(
         reasoning_tokens=None, tokens_source="usage" if times else "chunks",
         visible_chars=4 * len(visible), reasoning_chars=0, tool_calls=0,
     )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Batching:
+    """An engine that computes prompts and decode steps in one batch: its streams wait for the whole of it.
+
+    Attributes:
+        step_s: A decode step of one stream.
+        stream_s: Added by each further stream.
+        prefill_s: A prompt token.
+        chunk: Prompt tokens that one batch takes at most: llama.cpp's ``n_batch``, vLLM's ``max_num_batched_tokens``.
+        slots: Requests at once; others wait.
+        jitter: Relative spread of a batch's time.
+    """
+
+    step_s: float = 0.03
+    stream_s: float = 0.002
+    prefill_s: float = 0.004
+    chunk: int = 2048
+    slots: int = 4
+    jitter: float = 0.2
+
+    def serve(self, plan: Schedule, seed: int = 1) -> list[Exchange]:
+        """What clients see of a schedule of sessions of one turn, in open or closed loop."""
+        random = np.random.default_rng(seed)
+        todo = [(s.start_s, i, s.turns[0]) for i, s in enumerate(plan.sessions)]
+        users = plan.concurrency or 0
+        coming = sorted([(0.0, i, t) for _, i, t in todo[:users]] if users else [(a or 0.0, i, t) for a, i, t in todo])
+        later = [(i, t) for _, i, t in todo[users:]] if users else []
+        running: list[_Slot] = []
+        done: list[Exchange] = []
+        now = 0.0
+        while coming or running:
+            if not running and coming[0][0] > now:
+                now = coming[0][0]
+            while coming and coming[0][0] <= now and len(running) < self.slots:
+                at, index, turn = coming.pop(0)
+                running.append(_Slot(at, index, turn.prompt_tokens, turn.output_tokens, turn.prompt_tokens, []))
+            streams = [s for s in running if not s.left]
+            room = self.chunk - len(streams)
+            decode_s = self.step_s + self.stream_s * max(len(streams) - 1, 0) if streams else 0.0
+            ready = list(streams)
+            for slot in running:
+                if slot.left and room > 0:
+                    part = min(slot.left, room)
+                    slot.left, room = slot.left - part, room - part
+                    ready += [slot] if not slot.left else []
+            computed = self.chunk - len(streams) - room
+            now += (decode_s + self.prefill_s * computed) * float(1 + self.jitter * random.uniform(-1, 1))
+            for slot in ready:
+                slot.times.append(now)
+            for slot in [s for s in running if len(s.times) == s.output]:
+                running.remove(slot)
+                done.append(
+                    answered(slot.index, slot.at, slot.at, slot.times, prompt=slot.prompt, output=slot.output)
+                )  # fmt: skip
+                if later and now < plan.duration_s:
+                    index, turn = later.pop(0)
+                    coming.append((now + 0.001, index, turn))
+        return done
+
+
+@dataclass(slots=True)
+class _Slot:
+    at: float
+    index: int
+    prompt: int
+    output: int
+    left: int
+    times: list[float]
 
 
 def card(*promises: str, **traffic: Any) -> Workload:  # noqa: ANN401 - any field of traffic

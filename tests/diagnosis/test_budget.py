@@ -77,3 +77,22 @@ def test_each_breach_goes_to_its_largest_part() -> None:
     assert dict(ttft.causes) == {"queue": 5, "client": 3, "reasoning": 2}
     assert ttft.broken == 10
     assert dict(found["answered ≥ 99.0%"].causes) == {"error": 1}
+
+
+def test_what_keeps_the_promise_alone_is_not_blamed_for_what_came_with_it() -> None:
+    """A prefill of 130 ms keeps 150 ms; a wait of 80 ms before it, shorter as it is, is what broke the promise."""
+    workload, costs = card("p90 ttft <= 150 ms"), Costs(prefill_s=0.0012)
+    rows = [exchange(i, i * 4.0, Costs(prefill_s=0.0012, queue_s=0.08)) for i in range(12)]
+    [found] = attribute(evidence(workload, rows, ladder(workload, costs)))
+    assert dict(found.causes) == {"queue": 12}
+    slow = Costs(prefill_s=0.003)  # alone it breaks the promise itself
+    rows = [exchange(i, i * 4.0, Costs(prefill_s=0.003, queue_s=0.08)) for i in range(12)]
+    [found] = attribute(evidence(workload, rows, ladder(workload, slow)))
+    assert dict(found.causes) == {"prefill": 12}
+
+
+def test_a_long_gap_is_blamed_on_what_made_it_long() -> None:
+    workload = card("p90 itl <= 50 ms", output_tokens=30)
+    rows = [exchange(i, i * 4.0, Costs(stall_s=0.2), output=30) for i in range(12)]
+    [found] = attribute(evidence(workload, rows, ladder(workload, Costs()), outputs(workload, Costs())))
+    assert dict(found.causes) == {"decode stall": 12}  # though 29 steps of 10 ms are longer than one stall

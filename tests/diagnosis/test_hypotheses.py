@@ -12,7 +12,7 @@ from tests.shared import shared_data
 from setpoint.diagnosis.diagnosis import diagnose
 from setpoint.diagnosis.evidence import Evidence
 from setpoint.diagnosis.hypotheses import HYPOTHESES
-from setpoint.diagnosis.hypothesis import Conclusion
+from setpoint.diagnosis.hypothesis import Conclusion, Finding
 from setpoint.diagnosis.observation import Observation
 from setpoint.diagnosis.probes import PROBES
 from setpoint.records.exchange import Exchange, Outcome
@@ -62,6 +62,7 @@ def mixed_prompts() -> World:
     control = []
     for half in range(2):
         control += [exchange(half * 3 + i, half * 9.0, Costs(stall_s=half * 0.8), output=30) for i in range(3)]
+    control.append(exchange(6, 9.1, Costs(prefill_s=0.004), prompt=200, output=1))
     ladders_ = (*ladders(PACE, Costs(prefill_s=0.004)), observe(control, PACE, probe="decode_control"))
     return World(streams + prompts, PACE, ladders_)
 
@@ -81,7 +82,7 @@ WORLDS: dict[str, Callable[[], World]] = {
     "scheduler": lambda: World(stream(Costs(queue_s=1.0)), others=(ladder(TTFT, Costs()),), more={"gauges": {"requests_waiting": 4.0, "requests_running": 2.0, "kv_usage": 0.2}, "flags": {"max-num-seqs": 16}}),
     "kv_pressure": lambda: World(stream(Costs(stall_s=1.0)), PACE, ladders(PACE, Costs()), {"gauges": CALM | {"kv_usage": 0.99}, "counters": FLOW | {"preemptions": 30.0}}),
     "prefill": lambda: World(stream(Costs(prefill_s=0.004)), others=(ladder(TTFT, Costs(prefill_s=0.004)),)),
-    "prefix_cache": lambda: World(stream(Costs(prefill_s=0.004)), card("p90 ttft <= 150 ms", prefix={"tokens": 90}), (ladder(TTFT, Costs(prefill_s=0.004)),)),
+    "prefix_cache": lambda: World(stream(Costs(prefill_s=0.004), cached=0), card("p90 ttft <= 150 ms", prefix={"tokens": 90}), (ladder(TTFT, Costs(prefill_s=0.004)),)),
     "host": busy_host,
     "reasoning": lambda: World(stream(Costs(step_s=0.05, reasoning=8)), others=(ladder(TTFT, Costs()),)),
     "cold_start": lambda: World([exchange(i, i * 2.0, Costs(queue_s=1.0 if i < 6 else 0.0)) for i in range(30)], others=(ladder(TTFT, Costs()),)),
@@ -181,6 +182,42 @@ def test_an_engine_that_gets_no_cpu_is_not_judged_by_its_speed() -> None:
     prefill = next(f for f in found.findings if f.name == "prefill")
     assert prefill.conclusion is Conclusion.UNDECIDED
     assert "waiting for a CPU" in prefill.reason
+
+
+def pairs(saved: float) -> Observation:
+    """Unique prompts and prompts that share nine tenths, in turn; a shared token saves this share of its prefill."""
+    cost = Costs(prefill_s=0.004)
+    kept = [0 if i % 2 else int(180 * saved) for i in range(13)]
+    rows = [exchange(i, i * 2.0, cost, prompt=200 - kept[i], output=2) for i in range(13)]
+    rows = [msgspec.structs.replace(r, planned_prompt_tokens=200, prompt_tokens=200) for r in rows]
+    return observe(rows, TTFT, probe="prefix_pair")
+
+
+def of_prefix_cache(*others: Observation, cached: int | None = None, **more: Any) -> Finding:  # noqa: ANN401
+    workload = card("p90 ttft <= 150 ms", prefix={"tokens": 90})
+    rows = stream(Costs(prefill_s=0.004), cached=cached)
+    more = {"gauges": CALM, "counters": FLOW | HOST} | more
+    found = diagnose(evidence(workload, rows, ladder(TTFT, Costs(prefill_s=0.004)), *others, **more))
+    return next(f for f in found.findings if f.name == "prefix_cache")
+
+
+def test_a_target_that_does_not_count_cached_tokens_is_asked_with_pairs_of_prompts() -> None:
+    silent = of_prefix_cache()
+    assert silent.conclusion is Conclusion.UNDECIDED  # not known is not zero
+    assert "prefix_pair" in silent.probes
+    assert of_prefix_cache(pairs(0.0)).conclusion is Conclusion.SUPPORTED
+    assert of_prefix_cache(pairs(1.0)).conclusion is Conclusion.UNDECIDED  # it works alone; under load nobody knows
+    assert of_prefix_cache(counters=FLOW | HOST | {"prefix_cache_hits": 30 * 90.0}).conclusion is Conclusion.REFUTED
+    assert of_prefix_cache(counters=FLOW | HOST | {"prefix_cache_hits": 0.0}).conclusion is Conclusion.SUPPORTED
+
+
+def test_pairs_of_prompts_show_a_missing_cache_on_a_busy_machine_too() -> None:
+    """Both prompts of a pair meet the same machine: the ratio holds where no speed can be judged."""
+    busy: dict[str, Any] = {
+        "gauges": CALM | {"host_cpu": 0.95}, "counters": FLOW | {"engine_cpu_time": 20.0, "engine_cpu_wait": 30.0},
+    }  # fmt: skip
+    assert of_prefix_cache(cached=0, **busy).conclusion is Conclusion.UNDECIDED
+    assert of_prefix_cache(pairs(0.0), cached=0, **busy).conclusion is Conclusion.SUPPORTED
 
 
 def test_a_long_prefill_is_no_wedge_and_a_counter_that_stands_still_is_none_either() -> None:

@@ -1,5 +1,7 @@
 """Probes are descriptions: a bounded schedule, a question, and what each result means."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from tests.diagnosis.evidence import Costs, card, exchange, observe
@@ -8,6 +10,7 @@ from setpoint.diagnosis.probe import Conditions
 from setpoint.diagnosis.probes import PROBES
 from setpoint.diagnosis.probes.decode_control import slowdown
 from setpoint.diagnosis.probes.prefix_pair import arms
+from setpoint.records.exchange import Exchange
 
 CARD = card("p90 ttft <= 1 s", prompt_tokens={"min": 40, "p50": 200, "max": 2000}, output_tokens=64)
 OPEN = Conditions(wait_s=0.1, step_s=0.02, rate_per_s=4.0, users=None, streams=9)
@@ -60,9 +63,28 @@ def test_the_pairs_of_shared_and_unique_prompts_are_told_apart() -> None:
     assert tokens == pytest.approx(1800)
 
 
+def control(long_at: float, stall_s: float = 0.3, first_s: float = 0.0) -> list[Exchange]:
+    """Streams at 0 and 10 s, and a long prompt."""
+    rows = [exchange(i, (i // 3) * 10.0, Costs(stall_s=(i // 3) * stall_s + first_s), output=30) for i in range(6)]
+    return [*rows, exchange(6, long_at, Costs(prefill_s=0.001), prompt=300, output=1)]
+
+
 def test_the_control_sees_a_slowdown_beside_long_prompts() -> None:
-    rows = [exchange(i, (i // 3) * 10.0, Costs(stall_s=(i // 3) * 0.3), output=30) for i in range(6)]
-    found = slowdown(observe(rows, CARD, probe="decode_control"))
+    found = slowdown(observe(control(10.1), CARD, probe="decode_control"))
     assert found is not None
     assert found.low > 1.5
-    assert slowdown(observe(rows[:3], CARD, probe="decode_control")) is None
+
+
+def test_a_control_that_did_not_put_a_long_prompt_beside_streams_says_nothing() -> None:
+    for rows in (
+        control(10.1)[:3],  # one half only
+        control(10.1)[:6],  # no long prompt
+        control(11.0),  # it was computed after the streams: it had waited for one of their slots
+        control(10.1, first_s=12.0),  # the first streams ran on into it
+    ):
+        assert slowdown(observe(rows, CARD, probe="decode_control")) is None
+
+
+def test_the_control_leaves_a_slot_for_the_long_prompt() -> None:
+    plan = PROBES["decode_control"].schedule(CARD, replace(OPEN, slots=3))
+    assert sum(s.start_s == 0.0 for s in plan.sessions) == 2

@@ -213,6 +213,7 @@ def conditions_of(bench: Bench, subject: Observation, load: float | None = None)
         rate_per_s=rate,
         users=int(own) if bench.closed else None,
         streams=int(subject.in_flight.at(subject.table.scheduled_s).max(initial=0)) + 1,
+        slots=subject.slots,
         seed=bench.seed,
         folder=bench.folder,
     )

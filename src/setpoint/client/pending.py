@@ -10,7 +10,7 @@ from setpoint.client.connection import Connection
 from setpoint.client.limits import PhaseTimeouts
 from setpoint.client.watch import Watch
 from setpoint.protocol.answer import AnswerReader
-from setpoint.protocol.judgement import Judgement
+from setpoint.protocol.judgement import Judgement, judge_length
 from setpoint.records.exchange import ChunkKind, Exchange, Outcome
 from setpoint.records.target import Dialect
 
@@ -201,7 +201,7 @@ class Pending:
 
     def _finish(self, judgement: Judgement, now_s: float) -> None:
         if self.judgement is None:
-            self.judgement, self.done_s = judgement, now_s
+            self.judgement, self.done_s = judge_length(judgement, self.planned.output_tokens), now_s
             if not self.done.done():
                 self.done.set_result(None)
 

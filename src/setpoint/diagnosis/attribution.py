@@ -1,4 +1,8 @@
-"""Each breach of a promise to the part of its request that took the most."""
+"""Each breach of a promise to the part of its request that took the most.
+
+What a request costs alone (overhead, prefill, decode steps) is blamed only where that alone breaks the promise: else
+the breach came with something else, however long the steps are beside it.
+"""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -7,6 +11,7 @@ import numpy as np
 
 from setpoint.diagnosis.evidence import Evidence
 from setpoint.diagnosis.parts import Part
+from setpoint.diagnosis.symptoms import Symptom
 from setpoint.metrics.table import Floats
 
 CAUSES: dict[Part, str] = {
@@ -27,6 +32,7 @@ CAUSES: dict[Part, str] = {
     Part.STALL_PREEMPTION: "preemption",
     Part.UNKNOWN: "unknown",
 }
+ALONE = (Part.OVERHEAD, Part.PREFILL, Part.STEP)
 OF_FIRST = ("ttft",)
 OF_STREAM = ("tpot", "itl")
 
@@ -57,7 +63,10 @@ def attribute(evidence: Evidence) -> tuple[Attribution, ...]:
         rows = np.flatnonzero(symptom.broken & evidence.parts.sampled)
         if not len(rows):
             continue
-        parts, values = _columns(evidence, symptom.metric)
+        parts, values = _columns(evidence, symptom)
+        own = np.array([part in ALONE for part in parts])
+        kept = values[own].sum(axis=0) <= _allowed_s(evidence, symptom)
+        values = np.where(own[:, None] & kept[None, :], -1.0, values)
         failed = evidence.subject.table.failed
         counts: Counter[str] = Counter()
         for row in rows:
@@ -71,10 +80,32 @@ def attribute(evidence: Evidence) -> tuple[Attribution, ...]:
     return tuple(out)
 
 
-def _columns(evidence: Evidence, metric: str) -> tuple[list[Part], Floats]:
-    """Parts that a metric is made of, and their seconds, one column an exchange."""
+def _columns(evidence: Evidence, symptom: Symptom) -> tuple[list[Part], Floats]:
+    """Parts that a metric is made of, and their seconds, one column an exchange; of ITL, in the gaps that break it."""
     parts = evidence.parts
-    first = [] if metric in OF_STREAM else list(parts.first)
-    stream = [] if metric in OF_FIRST else [p for p in parts.gaps if p is not Part.UNKNOWN or p not in first]
-    columns = [parts.first[p] for p in first] + [parts.of_stream(p) for p in stream]
-    return [*first, *stream], np.stack(columns) if columns else np.zeros((0, len(evidence.subject.table)))
+    first = [] if symptom.metric in OF_STREAM else list(parts.first)
+    stream = [] if symptom.metric in OF_FIRST else [p for p in parts.gaps if p is not Part.UNKNOWN or p not in first]
+    long = _long_gaps(evidence, symptom)
+    count = len(evidence.subject.table)
+    columns = [parts.first[p] for p in first]
+    columns += [np.bincount(parts.gap_owner, weights=parts.gaps[p] * long, minlength=count) for p in stream]
+    return [*first, *stream], np.stack(columns) if columns else np.zeros((0, count))
+
+
+def _allowed_s(evidence: Evidence, symptom: Symptom) -> Floats:
+    """Seconds that the promise leaves each exchange for the parts of its metric."""
+    table, limit_s = evidence.subject.table, symptom.limit_s or 0.0
+    if symptom.metric == "tpot":
+        return np.asarray(limit_s * np.maximum(table.output_tokens - 1, 0.0))
+    if symptom.metric == "itl":
+        long = np.bincount(evidence.parts.gap_owner, weights=_long_gaps(evidence, symptom), minlength=len(table))
+        return np.asarray(limit_s * long)
+    return np.full(len(table), limit_s)
+
+
+def _long_gaps(evidence: Evidence, symptom: Symptom) -> Floats:
+    """1 for each gap that counts, else 0: of ITL those beyond the limit."""
+    gaps = evidence.parts.gap_s
+    if symptom.metric != "itl" or symptom.limit_s is None:
+        return np.ones(len(gaps))
+    return (gaps > symptom.limit_s).astype(np.float64)

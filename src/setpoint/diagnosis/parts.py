@@ -6,7 +6,8 @@
 Client, reasoning and the length of every gap are measured. The rest follows from the service model: what a request
 would have cost alone is overhead and prefill (of tokens that repeat and were not cached: a cache miss), what is left of
 its wait is queue. A gap is the step of one stream, the batch's addition, and a stall where it is far above both; a
-stall belongs to preemption when that counter rose, to prefill when another request was prefilled meanwhile.
+stall belongs to preemption when that counter rose. While another request is prefilled less is enough: an engine that
+computes prompts in chunks lengthens many steps a little, where one that computes a prompt whole stops them once.
 """
 
 from dataclasses import dataclass
@@ -14,14 +15,15 @@ from enum import StrEnum
 
 import numpy as np
 
-from setpoint.diagnosis.concurrency import Concurrency
 from setpoint.diagnosis.observation import Observation
-from setpoint.diagnosis.service_model import ServiceModel
+from setpoint.diagnosis.service_model import ServiceModel, prefills_of
 from setpoint.diagnosis.standstill import overlap_s
 from setpoint.metrics.table import Floats, Ints, Mask
 
 STALL_FACTOR = 2.0  # a gap beyond this many times its expectation, and
 STALL_LEAST_S = 0.03  # by at least this, is a stall
+BESIDE_FACTOR = 0.5  # the same of a gap in which a prompt was computed, for at least half of what is beyond: steps
+BESIDE_LEAST_S = 0.005  # vary less than this, and a chunk of a prompt adds more
 NO_WAITING = 0.2  # requests waiting on average: nobody queues
 MOST_ROWS = 20_000  # exchanges whose gaps are looked at one by one
 
@@ -125,6 +127,12 @@ def prefill_s(observation: Observation, model: ServiceModel) -> Floats | None:
     return cost.value * observation.uncached_tokens
 
 
+def _nobody_queues(o: Observation) -> bool:
+    """Whether the engine says so: then what was sent is computed at once."""
+    waiting = o.mean("requests_waiting")
+    return waiting is not None and waiting < NO_WAITING
+
+
 def _first(o: Observation, model: ServiceModel, upstream_s: float | None) -> dict[Part, Floats]:
     table, zero = o.table, np.zeros(len(o.table))
     sent = np.where(np.isnan(table.sent_s), table.done_s, table.sent_s)
@@ -159,12 +167,8 @@ def _first(o: Observation, model: ServiceModel, upstream_s: float | None) -> dic
     parts[Part.CACHE_MISS], parts[Part.PREFILL] = missed, prefill - missed
     left = left - prefill
     left = np.maximum(left, 0.0)
-    waiting = o.mean("requests_waiting")
-    if waiting is not None and waiting < NO_WAITING:
-        began = np.maximum(table.first_token_s - own, table.sent_s)
-        others = (
-            Concurrency(began, table.first_token_s).seconds(sent, np.nan_to_num(table.first_token_s, nan=0.0)) - own
-        )
+    if _nobody_queues(o):
+        others = prefills_of(o, own).seconds(sent, np.nan_to_num(table.first_token_s, nan=0.0)) - own
         parts[Part.CONTENTION] = np.minimum(left, np.maximum(others, 0.0))
     parts[Part.QUEUE] = left - parts[Part.CONTENTION]
     return parts
@@ -196,14 +200,14 @@ def _stream(o: Observation, model: ServiceModel, sampled: Mask) -> tuple[Ints, F
     whole, still = gap, np.minimum(overlap_s(o.standstills, start, end), gap)
     gap = gap - still
     left = gap - expected
-    stalled = known & (left > np.maximum(STALL_FACTOR * expected, STALL_LEAST_S))
+    beside = prefills_of(o, None if _nobody_queues(o) else prefill_s(o, model)).seconds(start, end)
+    far = known & (left > np.maximum(STALL_FACTOR * expected, STALL_LEAST_S))
+    preempted = far & (_rise(o, "preemptions", start, end) > 0)
+    beyond = known & (left > np.maximum(BESIDE_FACTOR * expected, BESIDE_LEAST_S))
+    prefilled = beyond & ~preempted & (beside >= 0.5 * left)
+    stalled = far | prefilled
     scale = np.where(stalled, 1.0, gap / np.maximum(expected, 1e-9))
     stall = np.where(stalled, left, 0.0)
-    preempted = stalled & (_rise(o, "preemptions", start, end) > 0)
-    own = prefill_s(o, model)
-    began = o.table.sent_s if own is None else np.maximum(table.first_token_s - own, table.sent_s)
-    beside = Concurrency(began, table.first_token_s).seconds(start, end)
-    prefilled = stalled & ~preempted & (beside >= 0.5 * stall)
     parts = {
         Part.STEP: np.where(known, alone * scale, np.minimum(alone, gap) if step is not None else 0.0),
         Part.BATCH: np.where(known, batch * scale, 0.0),

@@ -20,6 +20,7 @@ class Conditions:
         rate_per_s: Session starts of the run under diagnosis; None in closed loop.
         users: Its users; None in open loop.
         streams: The most that it had in flight.
+        slots: The most that it runs at once; None when no flag says so.
         seed: Of schedules.
         folder: Folder that a card's trace is relative to.
     """
@@ -29,6 +30,7 @@ class Conditions:
     rate_per_s: float | None
     users: int | None
     streams: int
+    slots: int | None = None
     seed: int = 1
     folder: str = "."
 

@@ -4,8 +4,9 @@
     one decode step            step + stream · (streams - 1) + context · (tokens before it)
     saving of the cache        seconds a cached prompt token spares
 
-Fitted to exchanges that were alone while they waited, and to the pace of all streams, by robust non-negative least
-squares. A coefficient that the runs do not determine (all prompts of one length, never two streams) is None.
+Fitted to exchanges that were alone while they waited, and to the pace of streams in the gaps in which nobody's prompt
+was computed, by robust non-negative least squares: what prompts beside a stream cost is not what streams cost each
+other. A coefficient that the runs do not determine (all prompts of one length, never two streams) is None.
 """
 
 from collections.abc import Sequence
@@ -13,14 +14,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from setpoint.diagnosis.concurrency import Concurrency
 from setpoint.diagnosis.fit import fit
 from setpoint.diagnosis.interval import Interval, median_difference
 from setpoint.diagnosis.observation import Observation
-from setpoint.diagnosis.probes.prefix_pair import PREFIX_PAIR, arms
+from setpoint.diagnosis.probes.prefix_pair import PREFIX_PAIR, arms, unique_arm
 from setpoint.metrics.table import Floats
 
 APART = ("direct", "repeat")  # past the gateway; cold on purpose
 FEWEST = 5
+FEWEST_GAPS = 4
 LEAST_SPREAD = 0.3  # of the largest: below, a slope is not told from an intercept
 MOST_PACES = 4000  # exchanges of a run
 STALL = 3.0  # a gap this many times the upper quartile is a stall, not the pace
@@ -72,7 +75,7 @@ def fit_service_model(observations: Sequence[Observation]) -> ServiceModel:
     """The model of the target that all these runs were made against."""
     through = [o for o in observations if o.probe not in APART]
     overhead, prefill, alone, wait_residual = _waits(through)
-    step, stream, context, step_residual = _steps(through)
+    step, stream, context, step_residual = _steps(through, prefill)
     return ServiceModel(
         overhead_s=overhead,
         prefill_s_per_token=prefill,
@@ -114,21 +117,43 @@ def _alone(observations: Sequence[Observation]) -> tuple[Floats, Floats]:
     tokens, waits = [np.zeros(0)], [np.zeros(0)]
     for o in observations:
         kept = o.alone & (o.wait_s > 0)  # whatever became of the answer after its first token
+        if (
+            o.probe == PREFIX_PAIR.name
+        ):  # how much of a repeated prompt was computed is what the server said, or unknown
+            kept &= unique_arm(o) | ~np.isnan(o.table.cached_tokens)
         tokens.append(o.uncached_tokens[kept])
         waits.append(o.wait_s[kept])
     return np.concatenate(tokens), np.concatenate(waits)
 
 
-def pace_of(observation: Observation) -> Floats:
-    """Seconds a token of an exchange's stream, stalls cut off; NaN with fewer than four visible gaps.
+def prefills_of(observation: Observation, prefill_s: Floats | None) -> Concurrency:
+    """Prompts under computation.
 
-    Of a long run some thousand exchanges, evenly spread.
+    Args:
+        observation: The run.
+        prefill_s: How long each takes alone, counted back from its first token; None: since it was sent. In company it
+            takes longer, and before that it may have waited for a slot.
+    """
+    table = observation.table
+    if prefill_s is None:
+        return Concurrency(table.sent_s, table.first_token_s)
+    return Concurrency(np.maximum(table.first_token_s - prefill_s, table.sent_s), table.first_token_s)
+
+
+def pace_of(observation: Observation, prefills: Concurrency) -> Floats:
+    """Seconds a token of an exchange's stream, stalls cut off, where no prompt was computed beside it.
+
+    NaN with fewer than four such gaps. Of a long run some thousand exchanges, evenly spread.
     """
     table = observation.table
     pace = np.full(len(table), np.nan)
-    rows = np.flatnonzero(table.answered & (table.gaps >= 4))
+    rows = np.flatnonzero(table.answered & (table.gaps >= FEWEST_GAPS))
     for row in rows[:: max(len(rows) // MOST_PACES, 1)]:
         gaps = table.gap_s[table.gap_at[row] : table.gap_at[row] + table.gaps[row]].astype(np.float64)
+        ends = table.first_visible_s[row] + np.cumsum(gaps)
+        gaps = gaps[prefills.touching(ends - gaps, ends) == 0]
+        if len(gaps) < FEWEST_GAPS:
+            continue
         ceiling = STALL * float(np.quantile(gaps, 0.75)) + 0.005
         per_gap = max((table.output_tokens[row] - 1) / max(table.chunks[row] - 1, 1), 1.0)
         pace[row] = float(np.minimum(gaps, ceiling).mean()) / per_gap
@@ -136,22 +161,17 @@ def pace_of(observation: Observation) -> Floats:
 
 
 def _steps(
-    observations: Sequence[Observation],
+    observations: Sequence[Observation], prefill: Interval | None
 ) -> tuple[Interval | None, Interval | None, Interval | None, float | None]:
     """Step, per stream, per context token, residual."""
-    streams, contexts, paces = [np.zeros(0)], [np.zeros(0)], [np.zeros(0)]
-    for o in observations:
-        table, pace = o.table, pace_of(o)
-        kept = ~np.isnan(pace) & (table.last_token_s > table.first_token_s)
-        first, last = table.first_token_s[kept], table.last_token_s[kept]
-        streams.append(o.streams.seconds(first, last) / (last - first))
-        contexts.append((o.prompt_tokens + table.output_tokens / 2)[kept])
-        paces.append(pace[kept])
-    stream, context, pace = (np.concatenate(x) for x in (streams, contexts, paces))
+    others, context, pace = (np.zeros(0),) * 3
+    for cost in (None, prefill):  # no gap in which anybody waited for a first token; else those in which few did
+        others, context, pace = _paces(observations, cost)
+        has_streams = len(pace) >= FEWEST and bool(np.ptp(np.quantile(others, (0.05, 0.95))) >= 1.0)
+        if has_streams or prefill is None:
+            break
     if len(pace) < FEWEST:
         return None, None, None, None
-    others = np.maximum(stream - 1, 0.0)
-    has_streams = bool(np.quantile(others, 0.95) - np.quantile(others, 0.05) >= 1.0)
     if not has_streams:
         few = others < 0.25
         if few.sum() < FEWEST:
@@ -166,6 +186,20 @@ def _steps(
     found, residual = fit(np.stack(columns, axis=1), pace)
     per_stream = found[1] if has_streams else None
     return found[0], per_stream, found[-1] if has_context else None, residual
+
+
+def _paces(observations: Sequence[Observation], prefill: Interval | None) -> tuple[Floats, Floats, Floats]:
+    """Other streams, tokens of context, and the pace of each stream that has one."""
+    others, contexts, paces = [np.zeros(0)], [np.zeros(0)], [np.zeros(0)]
+    for o in observations:
+        table = o.table
+        pace = pace_of(o, prefills_of(o, None if prefill is None else prefill.value * o.uncached_tokens))
+        kept = ~np.isnan(pace) & (table.last_token_s > table.first_token_s)
+        first, last = table.first_token_s[kept], table.last_token_s[kept]
+        others.append(np.maximum(o.streams.seconds(first, last) / (last - first) - 1, 0.0))
+        contexts.append((o.prompt_tokens + table.output_tokens / 2)[kept])
+        paces.append(pace[kept])
+    return np.concatenate(others), np.concatenate(contexts), np.concatenate(paces)
 
 
 def _saving(observations: Sequence[Observation]) -> Interval | None:

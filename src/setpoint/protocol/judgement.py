@@ -11,6 +11,7 @@ from setpoint.records.exchange import ChunkKind, Outcome
 CUT = frozenset({"length", "max_tokens", "model_length", "max_output_tokens", "model_context_window_exceeded"})
 FAILED = frozenset({"error", "abort", "aborted", "cancelled", "load_shed"})
 WITHHELD = frozenset({"content_filter", "refusal", "safety"})
+SLACK_TOKENS = 1  # servers differ by one in whether the token that ends an answer is counted
 _CONTENT = ChunkKind.CONTENT.value  # looked up once: it is needed for every token
 CALLED = frozenset({"tool_calls", "tool_use", "function_call"})
 
@@ -202,3 +203,24 @@ def _judge_content(seen: Observed) -> tuple[Outcome, str | None]:
     if seen.finish_reason in CALLED and not seen.calls:
         return Outcome.MALFORMED, "finish reason names a tool call and there is none"
     return (Outcome.LENGTH if seen.finish_reason in CUT else Outcome.COMPLETE), None
+
+
+def judge_length(judgement: Judgement, asked_tokens: int) -> Judgement:
+    """The same verdict, unless the answer was cut before the limit that was asked for: then nobody asked for the cut.
+
+    A server whose context ends first (a llama.cpp slot, a capped deployment) says ``length`` too. That answer is
+    truncated, however politely it ended. Decided only where the server counted the tokens; tokens that it streamed and
+    left out of its count (hidden reasoning) count here. An answer that the model ended itself is as long as it is.
+
+    Args:
+        judgement: Of the bytes.
+        asked_tokens: The limit in the request.
+    """
+    seen = judgement.observed
+    if judgement.outcome is not Outcome.LENGTH or seen.completion_tokens is None:
+        return judgement
+    tokens = max(seen.completion_tokens, len(seen.chunk_s))
+    if tokens + SLACK_TOKENS >= asked_tokens:
+        return judgement
+    error = f"cut after {tokens} of the {asked_tokens} tokens asked for: its context or its own limit ended first"
+    return Judgement(Outcome.TRUNCATED, error, seen)

@@ -18,7 +18,7 @@ class Outcome(StrEnum):
     REFUSED = "refused"  # another 4xx: the server will not do this request (too long, unknown model, bad key)
     ERROR = "error"  # 5xx, a broken connection before the answer, or an error inside a 200
     TIMEOUT = "timeout"  # one of the client's phase limits passed
-    TRUNCATED = "truncated"  # the stream ended without finish reason or terminal event
+    TRUNCATED = "truncated"  # no finish reason or no terminal event; or cut before the limit that was asked for
     EMPTY = "empty"  # a formally complete answer with nothing in it
     MALFORMED = "malformed"  # not the protocol: bad JSON, bad tool arguments, wrong types
     CANCELLED = "cancelled"  # ended by the client on purpose (Ctrl-C, budget)

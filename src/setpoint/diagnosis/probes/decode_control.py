@@ -5,6 +5,7 @@ import numpy as np
 from setpoint.diagnosis.interval import Interval, ratio
 from setpoint.diagnosis.observation import Observation
 from setpoint.diagnosis.probe import Conditions, Probe, longest_prompt, middle_prompt
+from setpoint.metrics.table import ExchangeTable, Floats, Mask
 from setpoint.workload.card import Workload
 from setpoint.workload.schedule import Schedule, Session, Turn
 
@@ -12,6 +13,7 @@ STREAMS = 3
 PROMPTS = 3
 LEAST_S = 2.0  # of streaming in each half
 MOST_TOKENS = 256
+FEWEST_GAPS = 4
 
 
 def _schedule(card: Workload, conditions: Conditions) -> Schedule:
@@ -19,9 +21,10 @@ def _schedule(card: Workload, conditions: Conditions) -> Schedule:
     tokens = int(min(max(wanted_s / max(conditions.step_s, 1e-3), 16), MOST_TOKENS))
     half_s = 1.6 * conditions.answer_s(tokens) + 0.5
     short = max(middle_prompt(card) // 4, 16)
+    streams = STREAMS if conditions.slots is None else max(min(STREAMS, conditions.slots - 1), 1)  # room for a prompt
     sessions: list[Session] = []
     for begin_s in (0.0, half_s):
-        sessions += [Session(len(sessions) + i, begin_s, (Turn(short, tokens),)) for i in range(STREAMS)]
+        sessions += [Session(len(sessions) + i, begin_s, (Turn(short, tokens),)) for i in range(streams)]
     stream_s = conditions.step_s * tokens
     for number in range(PROMPTS):
         at_s = half_s + conditions.wait_s + stream_s * (number + 0.5) / (PROMPTS + 1)
@@ -31,18 +34,30 @@ def _schedule(card: Workload, conditions: Conditions) -> Schedule:
 
 
 def slowdown(observation: Observation) -> Interval | None:
-    """Mean time of a stream's gaps beside long prompts, over that without; None when a half was not seen."""
+    """Mean time of a stream's gaps beside long prompts, over that without.
+
+    None when it was not observed: a half is missing, no long prompt was computed while the streams ran (it waited for
+    one of their slots), or the first streams were not done before.
+    """
     table = observation.table
-    pace = np.full(len(table), np.nan)
-    for row in np.flatnonzero(table.answered & (table.gaps >= 4)):
-        pace[row] = float(table.gap_s[table.gap_at[row] : table.gap_at[row] + table.gaps[row]].mean())
-    alone, beside = (
-        pace[(table.session >= first) & (table.session < first + STREAMS) & ~np.isnan(pace)] for first in (0, STREAMS)
-    )
-    if not len(alone) or not len(beside):
+    long = table.planned_output_tokens == 1
+    sessions = np.unique(table.session[~long])
+    first, second = (np.isin(table.session, half) for half in np.split(sessions, [(len(sessions) + 1) // 2]))
+    alone, beside, computed = _mean_gaps(table, first), _mean_gaps(table, second), long & table.answered
+    if not len(alone) or not len(beside) or not computed.any():
+        return None
+    if table.first_token_s[computed].min() >= np.nanmax(table.last_token_s[second]):
+        return None
+    if np.nanmax(table.last_token_s[first]) > np.nanmin(table.sent_s[long]):
         return None
     size = min(len(alone), len(beside))
     return ratio(beside[:size], alone[:size])
+
+
+def _mean_gaps(table: ExchangeTable, chosen: Mask) -> Floats:
+    """Mean gap of each of these streams that has enough of them."""
+    rows = np.flatnonzero(chosen & table.answered & (table.gaps >= FEWEST_GAPS))
+    return np.array([table.gap_s[table.gap_at[r] : table.gap_at[r] + table.gaps[r]].mean(dtype=float) for r in rows])
 
 
 DECODE_CONTROL = Probe(

@@ -4,7 +4,7 @@ import numpy as np
 
 from setpoint.diagnosis.observation import Observation
 from setpoint.diagnosis.probe import Conditions, Probe, longest_prompt, one_at_a_time
-from setpoint.metrics.table import Floats
+from setpoint.metrics.table import Floats, Mask
 from setpoint.workload.card import Workload
 from setpoint.workload.schedule import Schedule, Turn
 
@@ -20,11 +20,16 @@ def _schedule(card: Workload, conditions: Conditions) -> Schedule:
     return one_at_a_time([shared, *[unique, shared] * PAIRS], conditions, LONGEST_S)
 
 
+def unique_arm(observation: Observation) -> Mask:
+    """Which exchanges sent a prompt that shares nothing."""
+    return np.asarray(observation.table.session % 2 == 1, dtype=np.bool_)
+
+
 def arms(observation: Observation) -> tuple[Floats, Floats, float]:
     """Waits of unique prompts, of prompts whose beginning was sent before, and how many tokens they share."""
     table = observation.table
     known = table.answered & ~np.isnan(observation.wait_s)
-    odd = table.session % 2 == 1
+    odd = unique_arm(observation)
     lengths = table.planned_prompt_tokens
     shared_tokens = SHARED * float(lengths.mean()) if len(table) else 0.0
     return observation.wait_s[known & odd], observation.wait_s[known & ~odd & (table.session > 0)], shared_tokens
