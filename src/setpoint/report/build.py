@@ -99,11 +99,14 @@ def _quality(steps: Sequence[Step], evaluations: Sequence[RunRecord]) -> list[st
             f"{v.promise} is {v.state}." if v.state is not State.UNDECIDED else f"{v.promise} is undecided: {v.reason}."
             for v in promised
         ]
-    scores = [s for r in evaluations for s in score_suites(r.quality())]
+    scores: dict[str, list[float | None]] = {}
+    for score in (s for r in evaluations for s in score_suites(r.quality())):
+        scores.setdefault(score.suite, []).append(score.score)
     return [
-        f"Suite {s.suite} scores {format_share(s.score)}, and nothing was promised." if s.score is not None
-        else f"Suite {s.suite} could not be measured."
-        for s in scores
+        f"Suite {suite} scores {' and '.join(map(format_share, known))}, and nothing was promised."
+        if (known := [s for s in found if s is not None])
+        else f"Suite {suite} could not be measured."
+        for suite, found in scores.items()
     ] or (["Nothing was graded; see the contracts of the server."] if evaluations else [])  # fmt: skip
 
 
