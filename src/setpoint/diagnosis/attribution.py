@@ -88,7 +88,10 @@ def _columns(evidence: Evidence, symptom: Symptom) -> tuple[list[Part], Floats]:
     long = _long_gaps(evidence, symptom)
     count = len(evidence.subject.table)
     columns = [parts.first[p] for p in first]
-    columns += [np.bincount(parts.gap_owner, weights=parts.gaps[p] * long, minlength=count) for p in stream]
+    for part in stream:
+        columns.append(
+            np.bincount(parts.gap_owner, weights=parts.gaps[part] * long, minlength=count).astype(np.float64)
+        )
     return [*first, *stream], np.stack(columns) if columns else np.zeros((0, count))
 
 
