@@ -55,6 +55,17 @@ def test_the_answer_reads_without_json(diagnosed: tuple[Path, dict[str, Any], in
         assert words in done.stdout
 
 
+def test_a_recorded_run_takes_its_own_card_and_no_other(diagnosed: tuple[Path, dict[str, Any], int]) -> None:
+    folder, answer, _ = diagnosed
+    assert setpoint(folder, "diagnose", answer["subject"], "--card", "card.yaml").returncode == 1
+    text = (folder / "card.yaml").read_text(encoding="utf-8").replace("duration: 4s", "duration: 5s")
+    (folder / "other.yaml").write_text(text, encoding="utf-8")
+    for options, words in ((["--card", "other.yaml"], "is not the card that"), (["--budget", "9s"], "no probe is run")):
+        done = setpoint(folder, "diagnose", answer["subject"], *options)
+        assert done.returncode == 2
+        assert words in " ".join(done.stderr.split())
+
+
 def test_the_report_says_the_same(diagnosed: tuple[Path, dict[str, Any], int]) -> None:
     folder, answer, _ = diagnosed
     done = setpoint(folder, "report", answer["subject"], "--json")

@@ -45,7 +45,12 @@ def diagnose(
 
     live = subject.startswith(("http://", "https://")) or subject in ENGINES
     if not live:
-        found = _from_record(subject, runs)
+        if direct is not None or budget is not None:
+            raise UsageError(
+                f"{subject} is a recorded run: no probe is run, so --direct and --budget mean nothing.",
+                fix="Leave them out, or give the URL of a server to probe.",
+            )
+        found = _from_record(subject, runs, card)
         _show(found, {}, json=json)
         raise typer.Exit(exit_of(found))
     if card is None:
@@ -65,15 +70,21 @@ def exit_of(diagnosis: "Diagnosis") -> int:
     return CAUSE_FOUND if diagnosis.supported else UNDECIDED
 
 
-def _from_record(ref: str, runs: Path) -> "Diagnosis":
-    """A recorded run, explained with the rest of its series."""
+def _from_record(ref: str, runs: Path, card: Path | None) -> "Diagnosis":
+    """A recorded run, explained with the rest of its series; a card that is given must be the run's own."""
     from setpoint.assess.probe import save
     from setpoint.diagnosis.diagnosis import diagnose_records
     from setpoint.records.store import RunStore
     from setpoint.report.build import with_series
+    from setpoint.workload.reading import load_card
 
     store = RunStore(runs)
     record = store.open(ref)
+    if card is not None and load_card(card).digest() != record.meta.pins.get("card_digest"):
+        raise UsageError(
+            f"{card} is not the card that {record.id} was made with.",
+            fix="Leave --card out, since a recorded run brings its own, or give a server to diagnose under this card.",
+        )
     others = [r for r in with_series(store, [record]) if r.id != record.id]
     found = diagnose_records(record, others)
     save(found, record)

@@ -12,7 +12,7 @@ import numpy as np
 from setpoint.diagnosis.evidence import Evidence
 from setpoint.diagnosis.parts import Part
 from setpoint.diagnosis.symptoms import Symptom
-from setpoint.metrics.table import Floats
+from setpoint.metrics.table import Floats, Ints
 
 CAUSES: dict[Part, str] = {
     Part.CLIENT: "client",
@@ -88,9 +88,12 @@ def _columns(evidence: Evidence, symptom: Symptom) -> tuple[list[Part], Floats]:
     long = _long_gaps(evidence, symptom)
     count = len(evidence.subject.table)
     columns = [parts.first[p] for p in first]
-    weights = (parts.gaps[p] * long for p in stream)
-    columns += [np.bincount(parts.gap_owner, w, count).astype(np.float64) for w in weights]
+    columns += [_sums(parts.gap_owner, parts.gaps[p] * long, count) for p in stream]
     return [*first, *stream], np.stack(columns) if columns else np.zeros((0, count))
+
+
+def _sums(owner: Ints, values: Floats, count: int) -> Floats:
+    return np.bincount(owner, weights=values, minlength=count).astype(np.float64)
 
 
 def _allowed_s(evidence: Evidence, symptom: Symptom) -> Floats:
@@ -99,8 +102,7 @@ def _allowed_s(evidence: Evidence, symptom: Symptom) -> Floats:
     if symptom.metric == "tpot":
         return np.asarray(limit_s * np.maximum(table.output_tokens - 1, 0.0))
     if symptom.metric == "itl":
-        long = np.bincount(evidence.parts.gap_owner, weights=_long_gaps(evidence, symptom), minlength=len(table))
-        return np.asarray(limit_s * long)
+        return limit_s * _sums(evidence.parts.gap_owner, _long_gaps(evidence, symptom), len(table))
     return np.full(len(table), limit_s)
 
 
