@@ -41,9 +41,7 @@ class AsgiHost:
 
     def start(self, connection: ServerConnection, request: Request) -> "asyncio.Task[None]":
         """Calls the app."""
-        task = asyncio.get_running_loop().create_task(self._serve(connection, request))
-        task.add_done_callback(lambda _: connection.served(task.cancelled()))
-        return task
+        return asyncio.get_running_loop().create_task(self._serve(connection, request))
 
     async def _serve(self, connection: ServerConnection, request: Request) -> None:
         status, fields, parts = 500, [("content-type", "text/plain")], []
