@@ -1,10 +1,12 @@
 """Whole runs against a fake engine on real sockets."""
 
+import asyncio
 import os
 import signal
 import threading
 import time
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import polars as pl
@@ -15,10 +17,12 @@ from tests.load.conftest import Make, make_card, numbers, planned
 from setpoint.engines.signals import SignalSampler
 from setpoint.errors import TargetError
 from setpoint.load.progress import Phase, Progress, Tally
+from setpoint.load.runner import _Run
 from setpoint.load.spec import Ending
 from setpoint.metrics.verdict import State
 from setpoint.records.exchange import Outcome
 from setpoint.records.meta import Status
+from setpoint.records.signal import SignalRow
 from setpoint.records.target import Dialect, Target
 from setpoint.testing.fake_engine import fake_engine
 from setpoint.testing.script import Fault, FaultKind, Script
@@ -329,3 +333,25 @@ def test_a_task_that_the_end_of_the_run_cuts_off_leaves_a_mark(make_run: Make) -
     rows = outcome.record.exchanges().filter(~pl.col("warmup"))
     assert rows.filter(pl.col("turn") == 1)["outcome"].unique().to_list() == ["cancelled"]
     assert outcome.state is State.UNDECIDED
+
+
+@pytest.mark.parametrize("turns", range(5))
+def test_sampling_ends_also_when_it_is_told_to_in_the_moment_of_a_reading(turns: int) -> None:
+    async def sampled() -> bool:
+        reading: asyncio.Future[list[SignalRow]] = asyncio.get_running_loop().create_future()
+
+        async def sampler(_: float) -> list[SignalRow]:
+            return await reading
+
+        made = object.__new__(_Run)
+        made.writer = mock.Mock()
+        task = asyncio.create_task(made._sample(sampler, 0.0))
+        await asyncio.sleep(0.01)
+        reading.set_result([])
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait({task}, timeout=2)
+        return task.cancelled()
+
+    assert asyncio.run(sampled())

@@ -284,7 +284,8 @@ class _Run:
         due_s = time.monotonic()
         while True:
             try:
-                rows = await asyncio.wait_for(sampler(origin_s), SAMPLE_LIMIT_S)
+                async with asyncio.timeout(SAMPLE_LIMIT_S):  # wait_for of Python 3.11 may lose a cancellation
+                    rows = await sampler(origin_s)
             except TimeoutError:
                 rows = [_late(time.monotonic() - origin_s)]
             self.writer.signals(rows)
