@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 CARD ?= examples/support-chat.yaml
 # More than cores: tests that measure time mostly wait, and run beside the others (tests/lanes.py).
-WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 3)))
+WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 
 .PHONY: demo test test-vllm check format lint types layers tests lock clean python
 

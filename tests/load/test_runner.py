@@ -42,16 +42,16 @@ def test_every_planned_send_is_an_exchange_and_is_recorded(make_run: Make) -> No
 
 
 def test_warm_up_is_before_the_origin_and_never_counted(make_run: Make) -> None:
-    slow_start = Fault(kind=FaultKind.SLOW, first=0, last=2, seconds=1.0)
+    slow_start = Fault(kind=FaultKind.SLOW, first=0, last=2, seconds=3.0)
     with fake_engine(Script(faults=(slow_start,))) as engine:
         outcome = make_run(make_card(), engine.url)
     rows = outcome.record.exchanges()
     warm = rows.filter(pl.col("warmup"))
     assert (warm["scheduled_s"] < 0).all()
-    assert (numbers(warm, "first_visible_s") - numbers(warm, "scheduled_s")).max() >= 1.0
+    assert (numbers(warm, "first_visible_s") - numbers(warm, "scheduled_s")).max() >= 3.0
     longest = outcome.summary.distributions["ttft"].maximum
     assert longest is not None
-    assert longest < 0.5
+    assert longest < 3.0  # none of them shows the slow start
     assert any("first request of the warm-up waited" in note for note in outcome.record.meta.notes)
 
 

@@ -69,11 +69,13 @@ def test_a_budget_too_small_to_decide_leaves_it_undecided_and_says_what_it_takes
     assert "undecided" in found.advice or "budget" in found.advice
 
 
+@pytest.mark.timeout(240)
 def test_users_in_closed_loop_can_be_searched(tmp_path: Path) -> None:
+    """An answer takes 240 ms: users beyond the four slots wait for a share of that, eight of them for all of it."""
     card = make_card(
-        arrivals={"process": "closed", "users": 2}, duration="8s", promises=["p90 ttft <= 60 ms", "answered >= 90%"]
+        arrivals={"process": "closed", "users": 2}, duration="20s", promises=["p90 ttft <= 240 ms", "answered >= 90%"]
     )
-    found = search(card, Script(slots=4, decode_s=0.01), tmp_path, budget_s=60)
+    found = search(card, Script(slots=4, decode_s=0.04), tmp_path, budget_s=100)
     assert found.unit == "users"
     assert found.met is not None
     assert found.met.load in range(2, 8)
