@@ -58,8 +58,9 @@ class Connection(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_bodiless_bytes", "_clock", "_close_delimited", "_ended", "_fields", "_got_bytes", "_now_s", "_parser", "_pieces",
-        "_sending", "_sink", "_status", "_transport", "_whole", "exchanges", "idle_since_s", "lost", "on_body", "open",
+        "_bodiless_bytes", "_clock", "_close_delimited", "_ended", "_fields", "_got_bytes", "_now_s", "_parser",
+        "_pieces", "_sending", "_sink", "_status", "_transport", "_whole", "exchanges", "idle_since_s", "lost",
+        "on_body", "open",
     )  # fmt: skip
 
     def __init__(self, clock: Clock) -> None:

@@ -51,8 +51,8 @@ class Exchange:
     """
 
     __slots__ = (
-        "_claim", "_client", "_fields", "_lease", "_number", "_plane", "_request", "_reservation", "_snapshot", "account",
-        "id",
+        "_claim", "_client", "_fields", "_lease", "_number", "_plane", "_request", "_reservation", "_snapshot",
+        "account", "id",
     )  # fmt: skip
 
     def __init__(self, plane: "Plane", client: ServerConnection, request: Request) -> None:

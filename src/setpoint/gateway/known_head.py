@@ -48,7 +48,7 @@ class KnownHead:
         if int(digits) != len(data) - begin:
             return None
         r = self._request
-        return Request(r.method, r.target, r.fields, data[begin:], True, False, now_s, r.certificate)  # noqa: FBT003
+        return Request(r.method, r.target, r.fields, data[begin:], True, False, now_s, r.certificate)
 
 
 def known_head(data: bytes, request: Request) -> KnownHead | None:
