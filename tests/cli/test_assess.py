@@ -192,7 +192,7 @@ def interrupted(folder: Path, arguments: Sequence[str], when: str, after_s: floa
 
 @pytest.mark.parametrize(
     ("part", "when", "budget"),
-    [("search", "warm-up", "30s"), ("diagnosis", "probe: ", "60s"), ("quality", "quality: ", "30s")],
+    [("search", "looking at the target", "30s"), ("diagnosis", "probe: ", "60s"), ("quality", "quality: ", "30s")],
 )
 def test_ctrl_c_in_any_part_leaves_readable_records_and_a_report(
     tmp_path: Path, part: str, when: str, budget: str
