@@ -5,21 +5,19 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import psutil
 
 from setpoint.client.address import normal_base_url
 from setpoint.client.check import check, resolve_model
-from setpoint.engines.environments import checkpoint_of
-from setpoint.engines.files import home, sha256_of
+from setpoint.engines.files import home
 from setpoint.engines.host import host_sampler
 from setpoint.engines.nvml import load_nvml, nvml_sampler
+from setpoint.engines.provision import provide
 from setpoint.engines.registry import engine_named
 from setpoint.engines.remote import describe
 from setpoint.engines.signals import SignalSampler
-from setpoint.engines.store import resolve
 from setpoint.engines.supervisor import Loading, start
 from setpoint.errors import UsageError
 from setpoint.load.spec import Alive, Sampler
@@ -149,21 +147,15 @@ def _local(
 ) -> Iterator[OpenTarget]:
     engine = engine_named(options.engine)
     flags = dict(options.flags)
-    if engine.name == "fake":
-        path, name, pins = Path(), options.model or "fake", {}
-    else:
-        model = resolve(options.model or EMBEDDED_MODEL, note)
-        path, name, pins = model.path, model.name, model.pins
-        if engine.name == "vllm" and path.suffix == ".gguf":
-            path, pins = checkpoint_of(path, engine.name, note), pins | {"converted_from": f"sha256:{sha256_of(path)}"}
+    model = provide(engine, options.model or ("fake" if engine.name == "fake" else EMBEDDED_MODEL), note)
     if dialect is Dialect.EMBEDDINGS and engine.name == "llamacpp":
         flags.setdefault("embedding", "true")
     log = home() / "logs" / f"{engine.name}-{os.getpid()}.log"
     log.unlink(missing_ok=True)
-    note(f"starting {engine.name} with {name}")
+    note(f"starting {engine.name} with {model.name}")
     running = start(
-        engine, path, name, log=log, flags=flags, dialect=dialect, port=options.port,
-        pins=pins | {"hardware": hardware()}, listen=loading,
+        engine, model.path, model.name, log=log, flags=flags, dialect=dialect, port=options.port,
+        pins=model.pins | {"hardware": hardware()}, listen=loading,
     )  # fmt: skip
     with running:
         note(f"{engine.name} answers on {running.target.base_url} after {running.started_s['first_token']:.1f} s")

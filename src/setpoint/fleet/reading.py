@@ -14,9 +14,9 @@ from setpoint.errors import CardError, UsageError
 from setpoint.fleet.assignment import visible_gpus
 from setpoint.fleet.deployment import Deployment, ServedModel
 from setpoint.gateway.config import Gateway, Service
-from setpoint.gateway.reading import Found, contradictions, parse_config
+from setpoint.gateway.reading import Found, content_of, contradictions, parse_config
 from setpoint.testing.script import Script
-from setpoint.workload.reading import MAX_BYTES, read_validated
+from setpoint.workload.reading import read_validated
 from setpoint.workload.yaml_values import YamlValues
 
 
@@ -27,7 +27,7 @@ def load_deployment(path: str | Path) -> Deployment:
         CardError: with every mistake.
         UsageError: the file cannot be read at all.
     """
-    return parse_deployment(_content(path), str(path))
+    return parse_deployment(content_of(path), str(path))
 
 
 def load_front(path: str | Path) -> Deployment | Gateway:
@@ -37,20 +37,11 @@ def load_front(path: str | Path) -> Deployment | Gateway:
         CardError: with every mistake.
         UsageError: the file cannot be read at all.
     """
-    content = _content(path)
+    content = content_of(path)
     raw = YamlValues(str(path), "a configuration").read(content)
     if isinstance(raw, dict) and raw.get("kind") == "Deployment":
         return parse_deployment(content, str(path))
     return parse_config(content, str(path))
-
-
-def _content(path: str | Path) -> bytes:
-    try:
-        with Path(path).open("rb") as file:
-            return file.read(MAX_BYTES + 1)
-    except OSError as error:
-        reason = (error.strerror or "unreadable").lower()
-        raise UsageError(f"The configuration {str(path)!r} cannot be read: {reason}.") from None
 
 
 def parse_deployment(content: bytes, file: str) -> Deployment:

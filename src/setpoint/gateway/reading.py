@@ -23,13 +23,21 @@ def load_config(path: str | Path) -> Gateway:
         CardError: with every mistake.
         UsageError: the file cannot be read at all.
     """
+    return parse_config(content_of(path), str(path))
+
+
+def content_of(path: str | Path) -> bytes:
+    """The bytes of a configuration, one more than the limit at most.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
     try:
         with Path(path).open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
+            return file.read(MAX_BYTES + 1)
     except OSError as error:
         reason = (error.strerror or "unreadable").lower()
         raise UsageError(f"The configuration {str(path)!r} cannot be read: {reason}.") from None
-    return parse_config(content, str(path))
 
 
 def parse_config(content: bytes, file: str) -> Gateway:
