@@ -27,7 +27,7 @@ MARKS = {
     False: ("<!-- confusion matrix -->", "<!-- end of the matrix -->"),
     True: ("<!-- matrix of a real engine -->", "<!-- end of the real matrix -->"),
 }
-REAL_BUDGET_S = 120.0
+REAL_BUDGET_S = 180.0
 LETTERS = {"supported": "S", "undecided": "?", "refuted": "·"}
 
 

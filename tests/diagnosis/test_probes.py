@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pytest
 from tests.diagnosis.evidence import Costs, card, exchange, observe
@@ -10,7 +11,7 @@ from setpoint.diagnosis.probe import Conditions
 from setpoint.diagnosis.probes import PROBES
 from setpoint.diagnosis.probes.decode_control import slowdown
 from setpoint.diagnosis.probes.prefix_pair import arms
-from setpoint.records.exchange import Exchange
+from setpoint.records.exchange import Exchange, Outcome
 
 CARD = card("p90 ttft <= 1 s", prompt_tokens={"min": 40, "p50": 200, "max": 2000}, output_tokens=64)
 OPEN = Conditions(wait_s=0.1, step_s=0.02, rate_per_s=4.0, users=None, streams=9)
@@ -73,6 +74,22 @@ def test_the_control_sees_a_slowdown_beside_long_prompts() -> None:
     found = slowdown(observe(control(10.1), CARD, probe="decode_control"))
     assert found is not None
     assert found.low > 1.5
+
+
+def test_streams_that_the_end_of_the_control_cuts_short_count_too() -> None:
+    """They were the slowest: without them the strongest interference would be the one that is not seen."""
+    rows = control(10.1)
+    cut = [
+        msgspec.structs.replace(
+            row, outcome=Outcome.TIMEOUT, finish_reason=None, chunk_tokens=[1] * 12, chunk_kinds="c" * 12,
+            chunk_s=row.chunk_s[:9] + [t + 5 for t in row.chunk_s[9:12]],
+            last_token_s=row.chunk_s[11] + 5, done_s=row.chunk_s[11] + 5,
+        )
+        for row in rows[3:6]
+    ]  # fmt: skip
+    found = slowdown(observe([*rows[:3], *cut, rows[6]], CARD, probe="decode_control"))
+    assert found is not None
+    assert found.low > 10
 
 
 def test_a_control_that_did_not_put_a_long_prompt_beside_streams_says_nothing() -> None:

@@ -40,8 +40,8 @@ PLANTED_REAL: dict[str, Planted] = {
             {
                 # Answers of many lengths: of one length, the users would begin and end together, and no prompt would
                 # ever be computed beside a stream.
-                "arrivals": {"process": "closed", "users": 3}, "output_tokens": {"min": 24, "max": 72}, "duration": "30s",
-                "prompt_tokens": {"min": 40, "p50": 80, "max": 600},
+                "arrivals": {"process": "closed", "users": 2}, "output_tokens": {"min": 24, "max": 72}, "duration": "30s",
+                "prompt_tokens": {"min": 200, "p50": 350, "max": 600},
             },
             ("p90 tpot <= 80 ms",),
         ),
@@ -50,8 +50,8 @@ PLANTED_REAL: dict[str, Planted] = {
             {"arrivals": {"process": "poisson", "rate": "0.8/s"}, "output_tokens": 8}, ("p90 ttft <= 2.5 s",), freeze_s=(5.0, 9.0),
         ),
         _real(
-            "one_slot_and_proxy", ("queueing", "gateway"), {"arrivals": _FOUR_USERS}, ("p90 ttft <= 700 ms",),
-            flags={"n_parallel": "1"}, proxy_s=1.5,
+            "one_slot_and_proxy", ("queueing", "gateway"), {"arrivals": {"process": "closed", "users": 6}}, ("p90 ttft <= 700 ms",),
+            flags={"n_parallel": "1"}, proxy_s=0.9,
         ),
     )
 }  # fmt: skip

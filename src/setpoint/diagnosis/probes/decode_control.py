@@ -37,13 +37,18 @@ def slowdown(observation: Observation) -> Interval | None:
     """Mean time of a stream's gaps beside long prompts, over that without.
 
     None when it was not observed: a half is missing, no long prompt was computed while the streams ran (it waited for
-    one of their slots), or the first streams were not done before.
+    one of their slots), or the first streams were not done before. Streams that the end of the probe cut short beside
+    long prompts count with the gaps that they had: the slower they were, the fewer got to their end.
     """
     table = observation.table
     long = table.planned_output_tokens == 1
     sessions = np.unique(table.session[~long])
     first, second = (np.isin(table.session, half) for half in np.split(sessions, [(len(sessions) + 1) // 2]))
-    alone, beside, computed = _mean_gaps(table, first), _mean_gaps(table, second), long & table.answered
+    alone, beside, computed = (
+        _mean_gaps(table, first & table.answered),
+        _mean_gaps(table, second),
+        long & table.answered,
+    )
     if not len(alone) or not len(beside) or not computed.any():
         return None
     if table.first_token_s[computed].min() >= np.nanmax(table.last_token_s[second]):
@@ -56,7 +61,7 @@ def slowdown(observation: Observation) -> Interval | None:
 
 def _mean_gaps(table: ExchangeTable, chosen: Mask) -> Floats:
     """Mean gap of each of these streams that has enough of them."""
-    rows = np.flatnonzero(chosen & table.answered & (table.gaps >= FEWEST_GAPS))
+    rows = np.flatnonzero(chosen & (table.gaps >= FEWEST_GAPS))
     return np.array([table.gap_s[table.gap_at[r] : table.gap_at[r] + table.gaps[r]].mean(dtype=float) for r in rows])
 
 
