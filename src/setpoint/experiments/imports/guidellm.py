@@ -105,7 +105,9 @@ def read(content: bytes) -> list[Imported]:
     """
     report = msgspec.json.decode(content, type=_Report)
     if report.metadata.version > SCHEMA:
-        raise UsageError(f"metadata.version is {report.metadata.version}, expected at most {SCHEMA}.", fix="Upgrade setpoint.")
+        raise UsageError(
+            f"metadata.version is {report.metadata.version}, expected at most {SCHEMA}.", fix="Upgrade setpoint."
+        )
     return [_run(report, benchmark) for benchmark in report.benchmarks]
 
 
