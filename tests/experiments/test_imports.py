@@ -1,4 +1,4 @@
-"""Result files of other load generators: own small files in each tool's form."""
+"""Result files of other load generators: small files in each tool's form; that of GuideLLM 0.8.1 is recorded."""
 
 import json
 from pathlib import Path
@@ -97,9 +97,29 @@ def test_guidellm_counts_the_wait_of_a_request_that_was_sent_late(tmp_path: Path
     assert float(table.started_s[0]) == pytest.approx(0.02)
 
 
+def test_a_recorded_guidellm_report_of_schema_2_agrees_with_its_own_summary(tmp_path: Path) -> None:
+    """GuideLLM counts from the actual send, and calls ITL what is TPOT here, weighted by tokens."""
+    path = RESULTS / "guidellm-0.8.1.json"
+    [record] = imported(path, tmp_path)
+    table = ExchangeTable.from_record(record).measured
+    told = json.loads(path.read_text())["benchmarks"][0]["metrics"]
+    assert table.outcomes() == {"complete": told["request_totals"]["successful"]}
+    assert record.meta.pins["model"] == "fake"
+    for name, ours, scale in (
+        ("time_to_first_token_ms", table.first_visible_s - table.sent_s, 1e-3),
+        ("inter_token_latency_ms", METRICS["tpot"].observed(table)[0], 1e-3),
+        ("request_latency", table.done_s - table.started_s, 1.0),
+    ):
+        theirs = told[name]["successful"]
+        found = [ours.mean(), ours.min(), ours.max()]
+        assert found == pytest.approx([theirs[k] * scale for k in ("mean", "min", "max")], abs=2e-6)
+    weights = told["inter_token_latency_ms"]["successful"]["count"]
+    assert weights == (table.output_tokens - 1).sum()  # every answer has 12 tokens, so that its mean is TPOT's
+
+
 def test_a_newer_guidellm_schema_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"metadata\.version is 2"):
-        imported(changed("guidellm", tmp_path, lambda b: b["metadata"].__setitem__("version", 2)), tmp_path)
+    with pytest.raises(UsageError, match=r"metadata\.version is 3"):
+        imported(changed("guidellm", tmp_path, lambda b: b["metadata"].__setitem__("version", 3)), tmp_path)
 
 
 def test_aiperf_reads_units_phases_turns_and_cancellations(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def import_file(path: Path, store: RunStore, pins: Mapping[str, str] | None = No
         found = FORMATS[name](content)
     except (msgspec.DecodeError, UsageError) as error:
         words = error.message if isinstance(error, UsageError) else f"{error}."
-        fix = error.fix if isinstance(error, UsageError) else ""
+        fix = error.fix if isinstance(error, UsageError) else "Give the whole file as the tool wrote it."
         raise UsageError(f"{path} ({name}): {words}", fix=fix) from None
     if not any(run.rows for run in found):
         raise UsageError(f"{path} ({name}) holds no request.")

@@ -1,4 +1,4 @@
-"""GuideLLM ``benchmarks.json``, report schema version 1 (``metadata.version``): GuideLLM 0.4 to 0.7.
+"""GuideLLM ``benchmarks.json``, report schema versions 1 (GuideLLM 0.4 to 0.7) and 2 (0.8): ``metadata.version``.
 
 One run a benchmark. A request has its first and last token and their number, but no times between: there is no ITL.
 Times are Unix timestamps.
@@ -20,7 +20,7 @@ from setpoint.experiments.imports.imported import (
 )
 from setpoint.records.exchange import Outcome
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 class _Timings(msgspec.Struct):
@@ -70,13 +70,30 @@ class _Benchmark(msgspec.Struct):
 
 class _Metadata(msgspec.Struct):
     guidellm_version: str
-    version: int = SCHEMA
+    version: int = 1
+
+
+class _Backend(msgspec.Struct):
+    model: str | None = None
+
+
+class _Spec(msgspec.Struct):
+    backend: _Backend
+
+
+class _Config(msgspec.Struct):
+    spec: _Spec
 
 
 class _Report(msgspec.Struct):
     metadata: _Metadata
     benchmarks: list[_Benchmark]
-    args: dict[str, Any] = {}
+    args: dict[str, Any] = {}  # schema 1
+    config: _Config | None = None  # schema 2
+
+    @property
+    def model(self) -> Any:  # noqa: ANN401 - as the file has it
+        return self.args.get("model") if self.config is None else self.config.spec.backend.model
 
 
 def read(content: bytes) -> list[Imported]:
@@ -88,7 +105,9 @@ def read(content: bytes) -> list[Imported]:
     """
     report = msgspec.json.decode(content, type=_Report)
     if report.metadata.version > SCHEMA:
-        raise UsageError(f"metadata.version is {report.metadata.version}, expected {SCHEMA}.", fix="Upgrade setpoint.")
+        raise UsageError(
+            f"metadata.version is {report.metadata.version}, expected at most {SCHEMA}.", fix="Upgrade setpoint."
+        )
     return [_run(report, benchmark) for benchmark in report.benchmarks]
 
 
@@ -111,7 +130,7 @@ def _run(report: _Report, benchmark: _Benchmark) -> Imported:
     ]
     if unsent:
         lacks.append(f"the times of {unsent} requests that were never begun; they are left out")
-    pins = {"model": report.args.get("model"), "tool_version": report.metadata.guidellm_version}
+    pins = {"model": report.model, "tool_version": report.metadata.guidellm_version}
     return Imported(rows, pins, _load(benchmark.config), tuple(lacks))
 
 
