@@ -127,6 +127,7 @@ class _Work:
         for block, order in enumerate(design.orders):
             if block < len(self.blocks):
                 continue
+            self._shorten(block)
             if not self._affords(RUNS_A_BLOCK):
                 self.stopped = f"the budget was spent after {block} of {arms.blocks} blocks"
                 break
@@ -258,6 +259,20 @@ class _Work:
             return True
         return time.monotonic() + runs * (self.duration_s + self.overhead_s) <= self.deadline_s
 
+    def _shorten(self, block: int) -> None:
+        """Shortens the runs that are left where a run costs more beside its send window than was thought.
+
+        Runs of one block stay alike, which is what its pairs need.
+        """
+        if self.deadline_s is None or not self.blocks:
+            return
+        runs, left_s = RUNS_A_BLOCK * (self.arms.blocks - block), self.deadline_s - time.monotonic()
+        fits_s = fitting_s(self.duration_s, left_s=left_s, runs=runs, overhead_s=self.overhead_s)
+        if fits_s < self.duration_s:
+            self.duration_s = fits_s
+            beside = f"each takes {self.overhead_s:.1f} s beside that"
+            self._note_result(f"From block {block + 1} on runs send for {fits_s:.1f} s: {beside}.")
+
     def _judge(self) -> None:
         arms = self.arms
         found = analyse(arms.card, self.blocks, metric=arms.metric, delta=arms.delta, seed=arms.seed)
@@ -276,6 +291,12 @@ class _Work:
     def close(self, status: str, reason: str | None) -> None:
         """Says how it ended."""
         self._update(status=status, reason=reason)
+
+
+def fitting_s(duration_s: float, *, left_s: float, runs: int, overhead_s: float) -> float:
+    """The send window with which so many runs fit into what is left; unchanged where they do anyway, or never would."""
+    fits_s = left_s / runs - overhead_s
+    return fits_s if LEAST_DURATION_S <= fits_s < duration_s else duration_s
 
 
 def _duration(arms: Arms, runs: int) -> float:
