@@ -13,6 +13,7 @@ from setpoint.errors import UsageError
 if TYPE_CHECKING:
     from setpoint.assess.probe import Diagnosed
     from setpoint.diagnosis.diagnosis import Diagnosis
+    from setpoint.diagnosis.hypothesis import Conclusion, Finding
 
 BUDGET_S = 120.0
 CAUSE_FOUND, UNDECIDED = 1, 3
@@ -139,12 +140,12 @@ def _show(found: "Diagnosis", not_run: dict[str, str], *, json: bool) -> None:
     style = {"supported": "red", "undecided": "yellow", "refuted": "dim"}
     rows = [
         (
-            f"[{style[f.conclusion]}]{f.conclusion}[/]",
-            f.title,
-            "" if f.share is None else f"{f.share.value:.0%}",
-            f.reason,
+            f"[{style[conclusion]}]{conclusion}[/]",
+            ", ".join(f.title for f in alike),
+            "" if alike[0].share is None else f"{alike[0].share.value:.0%}",
+            reason,
         )
-        for f in found.findings
+        for (conclusion, reason), alike in _by_reason(found).items()
         if found.broken
     ]
     console.print(table(("verdict", "hypothesis", "share", "why"), rows))
@@ -158,6 +159,14 @@ def _show(found: "Diagnosis", not_run: dict[str, str], *, json: bool) -> None:
     console.print(f"runs: {', '.join(found.runs)}", soft_wrap=True)
 
 
+def _by_reason(found: "Diagnosis") -> "dict[tuple[Conclusion, str], list[Finding]]":
+    """Findings in order; those for which one sentence says the same stand together."""
+    out: dict[tuple[Conclusion, str], list[Finding]] = {}
+    for finding in found.findings:
+        out.setdefault((finding.conclusion, finding.reason), []).append(finding)
+    return out
+
+
 def _show_figures(found: "Diagnosis") -> None:
     from setpoint.diagnosis.wording import attribution_words, budget_rows, model_words
 
@@ -165,6 +174,7 @@ def _show_figures(found: "Diagnosis") -> None:
     console.print(pairs(dict(model_words(found.model))))
     if found.budget is not None:
         budget = found.budget
-        console.print(table(("part", "allowed", "measured"), budget_rows(budget), title=f"budget: {budget.promise}"))
+        columns = ("part", "allowed", "measured", "by")
+        console.print(table(columns, budget_rows(budget), title=f"budget: {budget.promise}"))
     for attribution in found.attribution:
         console.print(attribution_words(attribution), soft_wrap=True)

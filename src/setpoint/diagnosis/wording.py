@@ -32,19 +32,20 @@ def model_words(model: ServiceModel) -> tuple[tuple[str, str], ...]:
     )
 
 
-def budget_rows(budget: Budget) -> tuple[tuple[str, str, str], ...]:
-    """Part, allowed, measured; the reserve and the whole last."""
+def budget_rows(budget: Budget) -> tuple[tuple[str, str, str, str], ...]:
+    """Part, allowed, measured, by what; the reserve and the whole last."""
     rows = [
         (
             line.part,
             "not known" if line.allowed_s is None else _signed(line.allowed_s),
-            format_duration(line.measured_s),
+            "not measured" if line.measured_s is None else format_duration(line.measured_s),
+            line.how,
         )
         for line in budget.lines
     ]
-    rows.append(("reserve for bursts", format_duration(budget.reserve_s), ""))
+    rows.append(("reserve for bursts", format_duration(budget.reserve_s), "", ""))
     whole = f"{format_quantile(budget.quantile)} {format_duration(budget.measured_s)}"
-    rows.append(("end to end", format_duration(budget.limit_s), whole))
+    rows.append(("end to end", format_duration(budget.limit_s), whole, ""))
     return tuple(rows)
 
 

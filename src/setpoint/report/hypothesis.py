@@ -80,7 +80,9 @@ def hypothesis_blocks(found: Diagnosis) -> list[Block]:
             " Parts at one quantile do not add up to the whole at it."
         )
         title = f"Latency budget: {found.budget.promise}"
-        blocks.append(Table(title, ("part", "allowed", "measured"), tuple(rows), Origin.COMPUTED, found.subject, note))
+        blocks.append(
+            Table(title, ("part", "allowed", "measured", "by"), tuple(rows), Origin.COMPUTED, found.subject, note)
+        )
     if found.wanted:
         named = ", ".join(PROBES[name].title.lower() for name in found.wanted)
         blocks.append(Text(f"Would decide more: {named}. `setpoint diagnose TARGET --card CARD` runs them."))
