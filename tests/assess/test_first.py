@@ -28,7 +28,7 @@ CARD = make_card(
     warmup_requests=1, promises=["p80 ttft <= 60 ms"],
 )  # fmt: skip
 SHORT = CARD.model_copy(update={"traffic": CARD.traffic.model_copy(update={"duration": 0.5})})
-SLOW = TargetOptions(engine="fake", flags={"slots": "1", "decode_s": "0.02"})
+SLOW = TargetOptions(engine="fake", flags={"slots": "1", "decode_s": "0.01"})
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,6 @@ from setpoint.errors import UsageError
 if TYPE_CHECKING:
     from setpoint.assess.probe import Diagnosed
     from setpoint.diagnosis.diagnosis import Diagnosis
-    from setpoint.diagnosis.hypothesis import Conclusion, Finding
 
 BUDGET_S = 120.0
 CAUSE_FOUND, UNDECIDED = 1, 3
@@ -130,6 +129,7 @@ def _live(
 
 def _show(found: "Diagnosis", not_run: dict[str, str], *, json: bool) -> None:
     from setpoint.diagnosis.probes import PROBES
+    from setpoint.diagnosis.wording import by_reason
 
     open_probes = {name: not_run.get(name, "not run") for name in (*found.wanted, *not_run)}
     if json:
@@ -140,12 +140,12 @@ def _show(found: "Diagnosis", not_run: dict[str, str], *, json: bool) -> None:
     style = {"supported": "red", "undecided": "yellow", "refuted": "dim"}
     rows = [
         (
-            f"[{style[conclusion]}]{conclusion}[/]",
-            ", ".join(f.title for f in alike),
-            "" if alike[0].share is None else f"{alike[0].share.value:.0%}",
-            reason,
+            f"[{style[f.conclusion]}]{f.conclusion}[/]",
+            ", ".join(a.title for a in (f, *alike)),
+            "" if f.share is None else f"{f.share.value:.0%}",
+            f.reason,
         )
-        for (conclusion, reason), alike in _by_reason(found).items()
+        for f, *alike in by_reason(found.findings)
         if found.broken
     ]
     console.print(table(("verdict", "hypothesis", "share", "why"), rows))
@@ -157,14 +157,6 @@ def _show(found: "Diagnosis", not_run: dict[str, str], *, json: bool) -> None:
         console.print("Would decide more:")
         console.print(table(("probe", "why not"), [(PROBES[n].title, why) for n, why in open_probes.items()]))
     console.print(f"runs: {', '.join(found.runs)}", soft_wrap=True)
-
-
-def _by_reason(found: "Diagnosis") -> "dict[tuple[Conclusion, str], list[Finding]]":
-    """Findings in order; those for which one sentence says the same stand together."""
-    out: dict[tuple[Conclusion, str], list[Finding]] = {}
-    for finding in found.findings:
-        out.setdefault((finding.conclusion, finding.reason), []).append(finding)
-    return out
 
 
 def _show_figures(found: "Diagnosis") -> None:

@@ -1,7 +1,10 @@
 """Figures of a diagnosis as shown, by the command line and by reports."""
 
+from collections.abc import Sequence
+
 from setpoint.diagnosis.attribution import Attribution
 from setpoint.diagnosis.budget import Budget
+from setpoint.diagnosis.hypothesis import Conclusion, Finding
 from setpoint.diagnosis.interval import Interval
 from setpoint.diagnosis.service_model import ServiceModel
 from setpoint.units import format_duration, format_quantile, format_share
@@ -30,6 +33,14 @@ def model_words(model: ServiceModel) -> tuple[tuple[str, str], ...]:
         ("saved by each cached token", interval_words(model.cache_saving_s_per_token)),
         ("median relative residual", ", ".join(residuals) or "not determined by these runs"),
     )
+
+
+def by_reason(findings: Sequence[Finding]) -> list[tuple[Finding, ...]]:
+    """Findings in order; those for which one sentence says the same stand together."""
+    out: dict[tuple[Conclusion, str], list[Finding]] = {}
+    for finding in findings:
+        out.setdefault((finding.conclusion, finding.reason), []).append(finding)
+    return [tuple(alike) for alike in out.values()]
 
 
 def budget_rows(budget: Budget) -> tuple[tuple[str, str, str, str], ...]:
