@@ -32,6 +32,7 @@ LEAST_DURATION_S = 3.0
 OVERHEAD_S = 8.0  # of a run: start of the engine, warm-up, last answers; measured anew after the first block
 BASELINE = "as it is"
 INTERRUPTED = "interrupted"
+REPLACEMENT_SEED = 20_000  # of the order in blocks that replace others
 SCREENING_SEED = 10_000  # its schedules are none of those that confirm
 
 
@@ -118,27 +119,37 @@ class _Work:
 
     # blocks
 
+    @property
+    def wanted(self) -> int:
+        """Blocks to make: those asked for; within a budget one more for each that is left out, up to as many again."""
+        asked = self.arms.blocks
+        left_out = sum(bool(b.doubts) for b in self.blocks)
+        return asked if self.deadline_s is None else min(asked + left_out, 2 * asked)
+
     def confirm(self) -> bool:
         """The blocks, one after another, while the budget lasts; whether all were made."""
-        arms, design = self.arms, Design(self.arms.blocks, self.arms.seed)
+        arms = self.arms
         if self.stopped is not None or not (self.chosen or arms.candidate):
             self.close("incomplete" if self.stopped else "complete", self.stopped)
             return False
-        for block, order in enumerate(design.orders):
-            if block < len(self.blocks):
-                continue
-            self._shorten(block)
+        orders = (*Design(arms.blocks, arms.seed).orders, *Design(arms.blocks, arms.seed + REPLACEMENT_SEED).orders)
+        while (block := len(self.blocks)) < self.wanted:
+            replaces = block >= arms.blocks
+            if not replaces:
+                self._shorten(block)
             if not self._affords(RUNS_A_BLOCK):
-                self.stopped = f"the budget was spent after {block} of {arms.blocks} blocks"
+                self.stopped = None if replaces else f"the budget was spent after {block} of {arms.blocks} blocks"
                 break
+            if replaces:
+                self._update(blocks=block + 1, orders=list(orders[: block + 1]))
             began_s = time.monotonic()
-            if not self._block(block, order, design.schedule_seed(block)):
+            if not self._block(block, orders[block], Design(arms.blocks, arms.seed).schedule_seed(block)):
                 self.stopped = INTERRUPTED
                 break
             self.overhead_s = max((time.monotonic() - began_s) / RUNS_A_BLOCK - self.duration_s, 0.0)
             self._judge()
             assert self.record.analysis is not None
-            arms.note(f"block {block + 1} of {arms.blocks}: {self.record.analysis.reason}")
+            arms.note(f"block {block + 1} of {self.wanted}: {self.record.analysis.reason}")
         self.close("complete" if self.stopped is None else "incomplete", self.stopped)
         return self.stopped is None
 

@@ -9,7 +9,7 @@ from setpoint.metrics.quality import SuiteScore, score_suites
 from setpoint.metrics.verdict import Origin, State, Verdict
 from setpoint.records.record import RunRecord
 from setpoint.report.content import Block, Cell, Table, cells
-from setpoint.report.under_load import against_idle, own_answers, paired_table
+from setpoint.report.under_load import against_idle, own_answers, paired_table, paired_words
 from setpoint.units import format_share
 
 
@@ -72,7 +72,8 @@ def quality_words(records: Sequence[RunRecord]) -> list[str]:
         where = "idle" if is_evaluation(record) else f"under {record.meta.pins.get('load', 'load')}"
         told = [contracts_words(record), *(f"{score_words(s)} {where}" for s in score_suites(record.quality()))]
         out += [line for line in told if line]
-    return out
+    idle, loaded = ([r for r in records if is_evaluation(r) is alone] for alone in (True, False))
+    return [*out, *map(paired_words, against_idle(idle, loaded))]
 
 
 def blame_counts(rows: pl.DataFrame) -> dict[str, int]:
