@@ -2,7 +2,17 @@
 
 import pytest
 
-from setpoint.assess.share import DIAGNOSIS, EXPERIMENT, EXPERIMENT_S, QUALITY, SEARCH, WEIGHTS, Shares
+from setpoint.assess.share import (
+    DIAGNOSIS,
+    EXPERIMENT,
+    EXPERIMENT_S,
+    KEPT_S,
+    LEAST_BUDGET_S,
+    QUALITY,
+    SEARCH,
+    WEIGHTS,
+    Shares,
+)
 
 ALL = tuple(WEIGHTS)
 
@@ -19,8 +29,9 @@ def test_no_part_gets_more_than_is_left_and_all_together_get_everything(budget_s
 
 def test_the_experiment_is_left_what_it_takes_or_nothing() -> None:
     assert Shares(260.0, ALL).reserved_s == 0.0
-    assert Shares(600.0, ALL).reserved_s == EXPERIMENT_S
-    assert Shares(3600.0, ALL).reserved_s > EXPERIMENT_S
+    assert Shares(LEAST_BUDGET_S - 1.0, ALL).reserved_s == 0.0
+    assert Shares(LEAST_BUDGET_S, ALL).reserved_s == KEPT_S > EXPERIMENT_S
+    assert Shares(3600.0, ALL).reserved_s > KEPT_S
 
 
 def test_a_part_that_is_not_wanted_leaves_its_time_to_the_others() -> None:

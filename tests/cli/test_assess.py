@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 import pytest
-from tests.cli.command import answer, environment, setpoint
+from tests.cli.command import answer, environment, one_message, setpoint
 from tests.quality.suites import answers_to, suite_text, words_suite
 
 from setpoint.records.record import RunRecord
@@ -164,6 +164,24 @@ def test_an_engine_is_started_and_stopped_here_and_what_is_not_wanted_is_not_run
     assert setpoint(folder, "report", "latest", "-o", "again.html").returncode == 0
     again = (folder / "again.html").read_text(encoding="utf-8")
     assert again.replace(str(folder) + "/", "") == page.replace(str(folder) + "/", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("-o", "report.txt"), "End its name in .html, .md, .json."),
+        (("-o", "card.yaml/report.html"), "No report can be written to card.yaml/report.html."),
+        (("--engine", "fake", "--flag", "slot=2"), "no flag 'slot'. It has, for example, slots"),
+    ],
+)
+def test_what_cannot_succeed_is_refused_before_anything_is_measured(
+    tmp_path: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    folder = folder_with(tmp_path, CARD)
+    done = setpoint(folder, "assess", "card.yaml", "--budget", "60s", *arguments)
+    assert done.returncode == 2
+    assert said in one_message(done)
+    assert not (folder / ".setpoint" / "runs").exists()
 
 
 # Ctrl-C

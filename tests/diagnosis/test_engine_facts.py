@@ -1,7 +1,9 @@
 """What engines say of themselves: a full cache, a clock of their own, a fresh start."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pytest
 from tests.diagnosis.evidence import Costs, card, exchange, ladder, observe
@@ -11,6 +13,8 @@ from setpoint.diagnosis.evidence import Evidence
 from setpoint.diagnosis.hypothesis import Conclusion, Finding
 from setpoint.diagnosis.observation import Observation
 from setpoint.diagnosis.service_model import fit_service_model
+from setpoint.experiments.playbook import playbook
+from setpoint.protocol.judgement import Judgement, Observed, judge_length
 from setpoint.protocol.wire import CONTEXT_FULL, error_kind
 from setpoint.records.exchange import Outcome
 
@@ -34,6 +38,37 @@ def test_requests_that_a_full_cache_ends_are_kv_pressure_and_the_others_are_fail
     assert [f.name for f in diagnose(Evidence(failing(12, 0))).supported] == ["kv_pressure"]
     assert [f.name for f in diagnose(Evidence(failing(0, 12))).supported] == ["failures"]
     assert {f.name for f in diagnose(Evidence(failing(20, 20))).supported} == {"kv_pressure", "failures"}
+
+
+def cut_at(tokens: int, pins: Mapping[str, object]) -> Finding:
+    """Answers that end with ``length`` at so many tokens of prompt and answer, short of what was asked for."""
+    rows = [exchange(i, i * 2.0, Costs()) for i in range(20)]
+    for i in range(20, 32):
+        row = exchange(i, i * 2.0, Costs(), output=tokens - 100)
+        rows.append(msgspec.structs.replace(row, outcome=Outcome.TRUNCATED, finish_reason="length"))
+    judged = judge_length(Judgement(Outcome.LENGTH, None, Observed(completion_tokens=tokens - 100)), 400)
+    errors = [""] * 20 + [str(judged.error)] * 12
+    observed = replace(observe(rows, ANSWERED, engine="llamacpp"), errors=tuple(errors))
+    found = diagnose(Evidence(replace(observed, pins={"engine": "llamacpp", **pins})))
+    assert [f.name for f in found.supported] == ["failures"]
+    return finding(found, "failures")
+
+
+def test_answers_that_the_end_of_a_slot_cuts_name_the_setting_and_what_changes_it() -> None:
+    flags = {"engine_flags": {"n_ctx": "1024", "n_parallel": "4"}}
+    said = " ".join(cut_at(255, flags).evidence)
+    assert "12 answers end with `length` at 255 tokens" in said
+    assert "256 tokens (n_ctx=1024 divided among n_parallel=4 slots)" in said
+    named = {"more_cache_memory", "fewer_slots"}
+    assert all(name in said for name in named)
+    assert named <= {row.name for row in playbook() if "llamacpp" in row.knobs}
+    assert "n_ctx=256 a slot" in " ".join(cut_at(255, {"reported": {"n_ctx": "256"}}).evidence)
+
+
+def test_an_answer_that_is_cut_far_below_its_context_is_not_blamed_on_it() -> None:
+    shared = {"engine_flags": {"n_ctx": "1024", "n_parallel": "4", "kv_unified": "true"}}
+    assert "the server caps answers itself" in " ".join(cut_at(255, shared).evidence)
+    assert any(line.startswith("not observed: the context") for line in cut_at(255, {}).evidence)
 
 
 def test_a_full_cache_is_told_by_a_name_of_ours_and_never_by_the_words_of_the_server() -> None:

@@ -124,6 +124,16 @@ def test_failures_that_reach_the_quantile_leave_it_without_a_value() -> None:
     assert "failed exchanges" in reason
 
 
+def test_failures_of_either_arm_in_turn_leave_no_mean_and_no_warning() -> None:
+    """One block's first arm failed, another's second: infinite in opposite directions."""
+    whole, failed = np.ones((20, 2)), np.full((20, 2), np.inf)
+    blocks = [(whole, failed), (failed, whole), (whole, whole), (whole, whole), (whole, whole)]
+    found = difference(blocks, quantile_statistic(0.5), ratio=True, seed=1)
+    assert math.isnan(found.value)
+    assert (found.low, found.high) == (-math.inf, math.inf)
+    assert judge_effect(TTFT, found, 0.05, None)[0] is Judgement.UNDECIDED
+
+
 def test_an_arm_that_drops_its_slow_requests_does_not_win() -> None:
     generator = np.random.default_rng(1)
     blocks = []

@@ -19,6 +19,7 @@ from setpoint.records.store import RunStore
 from setpoint.records.target import Target
 from setpoint.report.build import build
 from setpoint.report.content import Table
+from setpoint.report.under_load import against_idle, own_answers
 from setpoint.testing.script import Fault, FaultKind
 
 PROMISES = ["quality(words) >= 50%", "p50 ttft <= 2s"]
@@ -52,6 +53,7 @@ def test_the_promise_is_judged_from_answers_given_under_load_in_the_same_record(
     assert record.meta.quality["suites"]["words"]["controls"]["positive"] == 1.0
     tables = {b.title: b for b in build([record]).sections[4].blocks if isinstance(b, Table)}
     assert tables["Quality of the answers"].rows[0][1].text == "under load"
+    assert own_answers(record)[0] is State.MET
 
 
 def test_a_server_that_errs_only_under_load_is_found(tmp_path: Path, suite: Suite) -> None:
@@ -85,10 +87,43 @@ def test_idle_and_loaded_answers_can_be_compared(tmp_path: Path, suite: Suite) -
         bench = bench_of(tmp_path, target, duration="20s")
         idle = evaluate_idle(bench.opened, bench.store, [suite], card=bench.card, sampling=drawn)
         loaded = evaluate_under_load(bench, [suite], sampling=drawn)
+        load = bench.one(duration_s=1.0).record
     found = compare(idle.record, loaded.record, delta=0.2)
     assert [d.pin for d in found.changes] == ["load"]
     assert found.suites[0].state is State.MET
     assert found.suites[0].same_answers == 1.0
+    [against] = against_idle([idle.record], [loaded.record])
+    assert (against.tasks, against.difference) == (20, 0.0)
+    report = build([load, idle.record, loaded.record])
+    tables = {b.title: b for s in report.sections for b in s.blocks if isinstance(b, Table)}
+    [row] = tables["Under load against idle"].rows
+    assert [cell.text for cell in row][:5] == [
+        "words",
+        "undecided",
+        "20",
+        "100.0%",
+        "100.0%",
+    ]  # 20 equal pairs show no 5%
+
+
+def test_what_is_asked_in_another_way_is_not_paired(tmp_path: Path, suite: Suite) -> None:
+    with engine_for(suite) as target:
+        bench = bench_of(tmp_path, target, duration="20s")
+        idle = evaluate_idle(bench.opened, bench.store, [suite], sampling=Sampling(concurrency=4))
+        loaded = evaluate_under_load(bench, [suite], sampling=Sampling(concurrency=1))
+    assert against_idle([idle.record], [loaded.record]) == []
+
+
+def test_answers_that_break_only_under_load_are_told_from_the_loads_own(tmp_path: Path, suite: Suite) -> None:
+    fault = Fault(kind=FaultKind.TRUNCATE, first=8)
+    with engine_for(suite, faults=(fault,), decode_s=0.02) as target:
+        bench = bench_of(tmp_path, target, duration="20s")
+        record = evaluate_under_load(bench, [suite]).record
+    state, words = own_answers(record)
+    assert state is State.MISSED
+    assert "truncated" in words
+    tables = {b.title: b for b in build([record]).sections[4].blocks if isinstance(b, Table)}
+    assert [row[1].text for row in tables["Contracts of the server"].rows] == ["missed"]
 
 
 def test_a_load_and_an_evaluation_make_one_report(tmp_path: Path, suite: Suite) -> None:

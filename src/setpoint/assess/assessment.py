@@ -17,7 +17,7 @@ from setpoint.assess.bench import Bench
 from setpoint.assess.evaluation import evaluate_idle, evaluate_under_load, suites_of
 from setpoint.assess.experiment import INTERRUPTED, run_experiment
 from setpoint.assess.probe import Diagnosed, explain
-from setpoint.assess.share import DIAGNOSIS, EXPERIMENT, EXPERIMENT_S, QUALITY, SEARCH, Shares
+from setpoint.assess.share import DIAGNOSIS, EXPERIMENT, EXPERIMENT_S, LEAST_BUDGET_S, QUALITY, SEARCH, Shares
 from setpoint.assess.target import TargetOptions, open_target
 from setpoint.diagnosis.probes import PROBES
 from setpoint.engines.supervisor import Loading
@@ -42,6 +42,7 @@ from setpoint.records.target import Dialect
 from setpoint.report.hypothesis import subject_of
 from setpoint.report.quality import contracts_words, score_words, verdicts_of
 from setpoint.report.step import in_order
+from setpoint.report.under_load import against_idle, own_answers, paired_words
 from setpoint.units import format_duration
 from setpoint.workload.card import Workload
 
@@ -252,6 +253,8 @@ class _Work:
                 found.records.append(outcome.record)
                 found.interrupted = outcome.interrupted
                 words += [f"{score_words(s)} under {load}" for s in score_suites(outcome.record.quality())]
+                words += [paired_words(p) for p in against_idle([idle.record], [outcome.record])]
+                words.append(own_answers(outcome.record)[1])
             else:
                 report.stage, report.takes = Stage.UNDECIDED, "answers under load: a larger --budget"
             report.words = "; ".join(w for w in words if w)
@@ -289,11 +292,11 @@ class _Work:
                 return
             if allotted_s < EXPERIMENT_S:
                 report.stage, report.words = Stage.NOT_RUN, f"{first.change} ({first.title}) is the first to try"
-                minutes = -(-EXPERIMENT_S // 60)
+                minutes, least = -(-EXPERIMENT_S // 60), -(-LEAST_BUDGET_S // 60)
                 subject = diagnosed.diagnosis.subject
                 report.takes = (
                     f"about {minutes:.0f} min, and {format_duration(allotted_s)} were left: "
-                    f"setpoint experiment run CARD --plan {subject}, or a larger --budget"
+                    f"setpoint experiment run CARD --plan {subject}, or --budget {least:.0f}m or more"
                 )
                 return
             self._run_first(found, diagnosed, first, allotted_s, report)

@@ -32,6 +32,7 @@ LEAST_DURATION_S = 3.0
 OVERHEAD_S = 8.0  # of a run: start of the engine, warm-up, last answers; measured anew after the first block
 BASELINE = "as it is"
 INTERRUPTED = "interrupted"
+REPLACEMENT_SEED = 20_000  # of the order in blocks that replace others
 SCREENING_SEED = 10_000  # its schedules are none of those that confirm
 
 
@@ -118,26 +119,37 @@ class _Work:
 
     # blocks
 
+    @property
+    def wanted(self) -> int:
+        """Blocks to make: those asked for; within a budget one more for each that is left out, up to as many again."""
+        asked = self.arms.blocks
+        left_out = sum(bool(b.doubts) for b in self.blocks)
+        return asked if self.deadline_s is None else min(asked + left_out, 2 * asked)
+
     def confirm(self) -> bool:
         """The blocks, one after another, while the budget lasts; whether all were made."""
-        arms, design = self.arms, Design(self.arms.blocks, self.arms.seed)
+        arms = self.arms
         if self.stopped is not None or not (self.chosen or arms.candidate):
             self.close("incomplete" if self.stopped else "complete", self.stopped)
             return False
-        for block, order in enumerate(design.orders):
-            if block < len(self.blocks):
-                continue
+        orders = (*Design(arms.blocks, arms.seed).orders, *Design(arms.blocks, arms.seed + REPLACEMENT_SEED).orders)
+        while (block := len(self.blocks)) < self.wanted:
+            replaces = block >= arms.blocks
+            if not replaces:
+                self._shorten(block)
             if not self._affords(RUNS_A_BLOCK):
-                self.stopped = f"the budget was spent after {block} of {arms.blocks} blocks"
+                self.stopped = None if replaces else f"the budget was spent after {block} of {arms.blocks} blocks"
                 break
+            if replaces:
+                self._update(blocks=block + 1, orders=list(orders[: block + 1]))
             began_s = time.monotonic()
-            if not self._block(block, order, design.schedule_seed(block)):
+            if not self._block(block, orders[block], Design(arms.blocks, arms.seed).schedule_seed(block)):
                 self.stopped = INTERRUPTED
                 break
             self.overhead_s = max((time.monotonic() - began_s) / RUNS_A_BLOCK - self.duration_s, 0.0)
             self._judge()
             assert self.record.analysis is not None
-            arms.note(f"block {block + 1} of {arms.blocks}: {self.record.analysis.reason}")
+            arms.note(f"block {block + 1} of {self.wanted}: {self.record.analysis.reason}")
         self.close("complete" if self.stopped is None else "incomplete", self.stopped)
         return self.stopped is None
 
@@ -258,6 +270,20 @@ class _Work:
             return True
         return time.monotonic() + runs * (self.duration_s + self.overhead_s) <= self.deadline_s
 
+    def _shorten(self, block: int) -> None:
+        """Shortens the runs that are left where a run costs more beside its send window than was thought.
+
+        Runs of one block stay alike, which is what its pairs need.
+        """
+        if self.deadline_s is None or not self.blocks:
+            return
+        runs, left_s = RUNS_A_BLOCK * (self.arms.blocks - block), self.deadline_s - time.monotonic()
+        fits_s = fitting_s(self.duration_s, left_s=left_s, runs=runs, overhead_s=self.overhead_s)
+        if fits_s < self.duration_s:
+            self.duration_s = fits_s
+            beside = f"each takes {self.overhead_s:.1f} s beside that"
+            self._note_result(f"From block {block + 1} on runs send for {fits_s:.1f} s: {beside}.")
+
     def _judge(self) -> None:
         arms = self.arms
         found = analyse(arms.card, self.blocks, metric=arms.metric, delta=arms.delta, seed=arms.seed)
@@ -276,6 +302,12 @@ class _Work:
     def close(self, status: str, reason: str | None) -> None:
         """Says how it ended."""
         self._update(status=status, reason=reason)
+
+
+def fitting_s(duration_s: float, *, left_s: float, runs: int, overhead_s: float) -> float:
+    """The send window with which so many runs fit into what is left; unchanged where they do anyway, or never would."""
+    fits_s = left_s / runs - overhead_s
+    return fits_s if LEAST_DURATION_S <= fits_s < duration_s else duration_s
 
 
 def _duration(arms: Arms, runs: int) -> float:

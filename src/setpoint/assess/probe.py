@@ -138,6 +138,10 @@ def _next(
 ) -> Probe | None:
     """The next probe worth running; notes why the others are not."""
     wanted = out.diagnosis.wanted
+    if direct is not None and out.diagnosis.broken:  # whoever names the engine's own address wants the two compared
+        asked = (*wanted, "prompt_ladder", "direct")
+        ran = {r.meta.pins.get("probe") for r in out.records}
+        wanted = tuple(name for name in PROBES if name in asked and name not in ran)
     if any(f.name == "wedged" for f in out.diagnosis.supported) and not _alive(out.records):
         wanted = ("canary",)  # an engine that is still wedged answers no other
     for name in wanted:

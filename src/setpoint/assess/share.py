@@ -1,8 +1,9 @@
 """How an assessment's budget is divided among its parts.
 
 A part gets its weight's share of what is left when it begins; what it does not use goes to the parts after it. The
-experiment is the exception: unless it gets what five blocks of the shortest runs take, it can decide nothing. Where
-that is more than ``MOST_OF_BUDGET`` of the whole, the others share it instead.
+experiment is the exception: unless it gets what five blocks of the shortest runs take, it can decide nothing. So much
+is kept for it, and a little more, since the parts before it may end late. Where that is more than ``MOST_OF_BUDGET`` of
+the whole, the others share it instead.
 """
 
 import time
@@ -16,6 +17,8 @@ SEARCH, DIAGNOSIS, QUALITY, EXPERIMENT = "search", "diagnosis", "quality", "expe
 WEIGHTS = {SEARCH: 12.0, DIAGNOSIS: 3.0, QUALITY: 4.0, EXPERIMENT: 8.0}
 MOST_OF_BUDGET = 0.4
 EXPERIMENT_S = FEWEST_BLOCKS * RUNS_A_BLOCK * (LEAST_DURATION_S + OVERHEAD_S)
+KEPT_S = EXPERIMENT_S + 20.0
+LEAST_BUDGET_S = KEPT_S / MOST_OF_BUDGET  # of an assessment that runs its first experiment
 
 
 @dataclass(slots=True)
@@ -37,10 +40,10 @@ class Shares:
     @property
     def reserved_s(self) -> float:
         """What the other parts leave for the experiment."""
-        if EXPERIMENT not in self.parts or MOST_OF_BUDGET * self.budget_s < EXPERIMENT_S:
+        if EXPERIMENT not in self.parts or self.budget_s < LEAST_BUDGET_S:
             return 0.0
         own = WEIGHTS[EXPERIMENT] / sum(WEIGHTS[p] for p in self.parts)
-        return max(EXPERIMENT_S, own * self.budget_s)
+        return max(KEPT_S, own * self.budget_s)
 
     @property
     def left_s(self) -> float:

@@ -39,8 +39,11 @@ def assess(
     from setpoint.cli.progress import Reporter
     from setpoint.experiments.record import ExperimentStore
     from setpoint.records.store import RunStore
+    from setpoint.report.write import demand_writable, write_report
     from setpoint.workload.reading import load_card
 
+    if output is not None:
+        demand_writable(output)
     with Reporter(quiet=json) as reporter:
         asked = Assessed(
             card=load_card(card),
@@ -60,7 +63,6 @@ def assess(
         )
         found, code, report = _assess(asked, runs)
     from setpoint.report.text import render_text
-    from setpoint.report.write import write_report
 
     written = write_report(report, output or runs.parent / "reports" / f"{found.records[0].id}.html")
     if json:

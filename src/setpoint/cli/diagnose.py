@@ -129,6 +129,7 @@ def _live(
 
 def _show(found: "Diagnosis", not_run: dict[str, str], *, json: bool) -> None:
     from setpoint.diagnosis.probes import PROBES
+    from setpoint.diagnosis.wording import by_reason
 
     open_probes = {name: not_run.get(name, "not run") for name in (*found.wanted, *not_run)}
     if json:
@@ -140,11 +141,11 @@ def _show(found: "Diagnosis", not_run: dict[str, str], *, json: bool) -> None:
     rows = [
         (
             f"[{style[f.conclusion]}]{f.conclusion}[/]",
-            f.title,
+            ", ".join(a.title for a in (f, *alike)),
             "" if f.share is None else f"{f.share.value:.0%}",
             f.reason,
         )
-        for f in found.findings
+        for f, *alike in by_reason(found.findings)
         if found.broken
     ]
     console.print(table(("verdict", "hypothesis", "share", "why"), rows))
@@ -165,6 +166,7 @@ def _show_figures(found: "Diagnosis") -> None:
     console.print(pairs(dict(model_words(found.model))))
     if found.budget is not None:
         budget = found.budget
-        console.print(table(("part", "allowed", "measured"), budget_rows(budget), title=f"budget: {budget.promise}"))
+        columns = ("part", "allowed", "measured", "by")
+        console.print(table(columns, budget_rows(budget), title=f"budget: {budget.promise}"))
     for attribution in found.attribution:
         console.print(attribution_words(attribution), soft_wrap=True)

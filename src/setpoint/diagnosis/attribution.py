@@ -17,7 +17,7 @@ from setpoint.metrics.table import Floats, Ints
 CAUSES: dict[Part, str] = {
     Part.CLIENT: "client",
     Part.CONNECT: "network",
-    Part.NETWORK: "network",
+    Part.NETWORK: "gateway or network",
     Part.OVERHEAD: "overhead",
     Part.PREFILL: "prefill",
     Part.CACHE_MISS: "cache miss",

@@ -16,7 +16,7 @@ from setpoint.diagnosis.probes import PROBES
 from setpoint.diagnosis.service_model import ServiceModel
 from setpoint.records.record import RunRecord
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2  # 2: a line of the budget may be unmeasured, and says by what it was measured
 FILE = "diagnosis.json"
 _ORDER = (Conclusion.SUPPORTED, Conclusion.UNDECIDED, Conclusion.REFUTED)
 

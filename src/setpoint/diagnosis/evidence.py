@@ -88,6 +88,11 @@ class Evidence:
             return median_difference(_waits(through), _waits(direct))
         return _upstream_by_count(self.subject)
 
+    @property
+    def upstream_is_direct(self) -> bool:
+        """Whether ``upstream`` compares two paths, so that what both have (a round trip) is not in it."""
+        return self.probe("prompt_ladder") is not None and self.probe("direct") is not None
+
     def share(self, parts: Iterable[Part], metrics: Iterable[str]) -> Share | None:
         """The largest share that these parts together have in a broken promise of these metrics.
 

@@ -1,7 +1,7 @@
 """One run as evidence: its exchanges as columns, its signals, and what it says about client and engine."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -11,6 +11,7 @@ import polars as pl
 from setpoint.diagnosis.concurrency import Concurrency
 from setpoint.diagnosis.standstill import Span, standstills
 from setpoint.metrics.table import ExchangeTable, Floats, Mask
+from setpoint.protocol.judgement import CUT_SHORT
 from setpoint.protocol.wire import CONTEXT_FULL
 from setpoint.records.record import RunRecord
 from setpoint.records.signal import SignalState
@@ -51,6 +52,7 @@ class Observation:
         cores: Logical cores of the client's machine; None when unknown.
         server_prefill_s: Prefill time by the server's own clock, one an exchange; NaN where it did not say.
         errors: Short reason of each exchange that failed, "" of the others; empty when they were not recorded.
+        connect_s: What each new connection took, warm-up included; empty over TLS, whose handshake is part of it.
     """
 
     run: str
@@ -63,6 +65,7 @@ class Observation:
     cores: int | None
     server_prefill_s: Floats
     errors: tuple[str, ...] = ()
+    connect_s: Floats = field(default_factory=lambda: np.zeros(0))
 
     @classmethod
     def from_record(cls, record: RunRecord) -> "Observation":
@@ -73,7 +76,11 @@ class Observation:
         """
         meta = record.meta
         table = ExchangeTable.from_record(record).measured
-        extra = record.exchanges(["index", "warmup", "server_prefill_s", "error"]).filter(~pl.col("warmup"))
+        extra = record.exchanges([
+            "index", "warmup", "server_prefill_s", "error", "started_s", "connected_s", "reused_connection",
+        ])  # fmt: skip
+        connect_s = np.zeros(0) if str(meta.target.get("base_url")).startswith("https") else _connects(extra)
+        extra = extra.filter(~pl.col("warmup"))
         prefill = dict(zip(extra["index"].to_list(), extra["server_prefill_s"].to_list(), strict=True))
         errors = dict(zip(extra["index"].to_list(), extra["error"].to_list(), strict=True))
         try:
@@ -91,6 +98,7 @@ class Observation:
             cores=meta.environment.get("cores_logical"),
             server_prefill_s=np.array([_number(prefill.get(int(i))) for i in table.index], dtype=np.float64),
             errors=tuple(str(errors.get(int(i)) or "") for i in table.index),
+            connect_s=connect_s,
         )
 
     # time
@@ -166,6 +174,12 @@ class Observation:
         return self.table.failed & np.array(found, dtype=np.bool_)
 
     @cached_property
+    def cut_short(self) -> Mask:
+        """Exchanges whose answer the server cut before the length that was asked for."""
+        found = [CUT_SHORT in error for error in self.errors] or [False] * len(self.table)
+        return self.table.failed & np.array(found, dtype=np.bool_)
+
+    @cached_property
     def standstills(self) -> list[Span]:
         """Spans in which the engine stood still, as far as its CPU time was read."""
         work = [self.signals.get(name) for name in ("engine_cpu_time", "engine_cpu_wait")]
@@ -214,6 +228,29 @@ class Observation:
         return self._flag(PARALLEL_FLAGS)
 
     @property
+    def slot_tokens(self) -> tuple[int, str] | None:
+        """Tokens of context that one request may have, and the setting that says so; None when none does.
+
+        llama.cpp divides ``n_ctx`` among its slots unless they share it (``kv_unified``), and tells over HTTP what one
+        slot has; vLLM and SGLang bound one request by itself.
+        """
+        reported = self.pins.get("reported") or {}
+        for names in (("max_model_len",), ("context_length",)):
+            bound = self._flag(names) or _whole(reported.get(names[0]))
+            if bound is not None:
+                return bound, f"{names[0]}={bound}"
+        own = _whole(reported.get("n_ctx"))
+        if own is not None:
+            return own, f"n_ctx={own} a slot"
+        whole, slots = self._flag(("n_ctx",)), self._flag(("n_parallel",))
+        if whole is None or slots is None:
+            return None
+        shared = str((self.pins.get("engine_flags") or {}).get("kv_unified", "")).lower() in ("true", "1")
+        if shared:
+            return whole, f"n_ctx={whole}, shared by n_parallel={slots} slots"
+        return whole // max(slots, 1), f"n_ctx={whole} divided among n_parallel={slots} slots"
+
+    @property
     def computes_on_cpu(self) -> bool:
         """Whether the engine's CPU time is its model's, so that it says nothing about its front end."""
         version = str(self.pins.get("engine_version") or "")
@@ -227,9 +264,20 @@ class Observation:
     def _flag(self, names: tuple[str, ...]) -> int | None:
         flags = self.pins.get("engine_flags") or {}
         for name, value in flags.items():
-            if str(name).replace("-", "_") in names and str(value).isdigit():
-                return int(value)
+            if str(name).replace("-", "_") in names and (found := _whole(value)) is not None:
+                return found
         return None
+
+
+def _whole(value: object) -> int | None:
+    return int(str(value)) if str(value).isdigit() else None
+
+
+def _connects(rows: pl.DataFrame) -> Floats:
+    """Seconds that each new connection took."""
+    new = rows.filter(~pl.col("reused_connection") & pl.col("connected_s").is_not_null())
+    took = (new["connected_s"] - new["started_s"]).to_numpy().astype(np.float64)
+    return np.asarray(took[took > 0])
 
 
 def _number(value: float | None) -> float:

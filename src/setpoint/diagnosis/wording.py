@@ -1,7 +1,10 @@
 """Figures of a diagnosis as shown, by the command line and by reports."""
 
+from collections.abc import Sequence
+
 from setpoint.diagnosis.attribution import Attribution
 from setpoint.diagnosis.budget import Budget
+from setpoint.diagnosis.hypothesis import Conclusion, Finding
 from setpoint.diagnosis.interval import Interval
 from setpoint.diagnosis.service_model import ServiceModel
 from setpoint.units import format_duration, format_quantile, format_share
@@ -32,19 +35,28 @@ def model_words(model: ServiceModel) -> tuple[tuple[str, str], ...]:
     )
 
 
-def budget_rows(budget: Budget) -> tuple[tuple[str, str, str], ...]:
-    """Part, allowed, measured; the reserve and the whole last."""
+def by_reason(findings: Sequence[Finding]) -> list[tuple[Finding, ...]]:
+    """Findings in order; those for which one sentence says the same stand together."""
+    out: dict[tuple[Conclusion, str], list[Finding]] = {}
+    for finding in findings:
+        out.setdefault((finding.conclusion, finding.reason), []).append(finding)
+    return [tuple(alike) for alike in out.values()]
+
+
+def budget_rows(budget: Budget) -> tuple[tuple[str, str, str, str], ...]:
+    """Part, allowed, measured, by what; the reserve and the whole last."""
     rows = [
         (
             line.part,
             "not known" if line.allowed_s is None else _signed(line.allowed_s),
-            format_duration(line.measured_s),
+            "not measured" if line.measured_s is None else format_duration(line.measured_s),
+            line.how,
         )
         for line in budget.lines
     ]
-    rows.append(("reserve for bursts", format_duration(budget.reserve_s), ""))
+    rows.append(("reserve for bursts", format_duration(budget.reserve_s), "", ""))
     whole = f"{format_quantile(budget.quantile)} {format_duration(budget.measured_s)}"
-    rows.append(("end to end", format_duration(budget.limit_s), whole))
+    rows.append(("end to end", format_duration(budget.limit_s), whole, ""))
     return tuple(rows)
 
 

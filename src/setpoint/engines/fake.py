@@ -1,13 +1,14 @@
 """The fake engine, launched like any other: for tests, and to try a card without a model."""
 
 import sys
+from difflib import get_close_matches
 from pathlib import Path
 
 import msgspec
 
 import setpoint
 from setpoint.engines.adapter import Engine, Launch, Plan, whole
-from setpoint.errors import EngineError
+from setpoint.errors import EngineError, UsageError
 from setpoint.testing.script import Script
 
 
@@ -15,6 +16,9 @@ def launch(plan: Plan) -> Launch:
     """Flags are members of ``setpoint.testing.script.Script``."""
     wanted: dict[str, object] = {"model": plan.served_name, "api_key": plan.api_key}
     for name, value in plan.flags.items():
+        if name not in Script.__struct_fields__:
+            near = get_close_matches(name, Script.__struct_fields__, n=3) or Script.__struct_fields__
+            raise UsageError(f"The fake engine has no flag {name!r}.", fix=f"It has, for example, {', '.join(near)}.")
         try:
             wanted[name] = msgspec.json.decode(value)
         except msgspec.DecodeError:

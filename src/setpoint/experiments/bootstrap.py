@@ -93,7 +93,8 @@ def difference(
     for first, second in blocks:
         points.append(float(_contrast(*(statistic(x.reshape(1, -1)) for x in (first, second)), ratio=ratio)[0]))
         pools.append(_resampled(first, second, statistic, inner, generator, ratio=ratio))
-    value = float(np.mean(points)) if points else math.nan
+    with np.errstate(invalid="ignore"):  # blocks that are infinite in opposite directions have no mean
+        value = float(np.mean(points)) if points else math.nan
     if len(blocks) < 2:
         return Effect(value, -math.inf, math.inf, tuple(points))
     pool = np.stack(pools)

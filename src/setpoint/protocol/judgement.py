@@ -11,6 +11,7 @@ from setpoint.records.exchange import ChunkKind, Outcome
 CUT = frozenset({"length", "max_tokens", "model_length", "max_output_tokens", "model_context_window_exceeded"})
 FAILED = frozenset({"error", "abort", "aborted", "cancelled", "load_shed"})
 WITHHELD = frozenset({"content_filter", "refusal", "safety"})
+CUT_SHORT = "its context or its own limit ended first"  # in the reason of an answer that nobody asked to be cut
 SLACK_TOKENS = 1  # servers differ by one in whether the token that ends an answer is counted
 _CONTENT = ChunkKind.CONTENT.value  # looked up once: it is needed for every token
 CALLED = frozenset({"tool_calls", "tool_use", "function_call"})
@@ -222,5 +223,5 @@ def judge_length(judgement: Judgement, asked_tokens: int) -> Judgement:
     tokens = max(seen.completion_tokens, len(seen.chunk_s))
     if tokens + SLACK_TOKENS >= asked_tokens:
         return judgement
-    error = f"cut after {tokens} of the {asked_tokens} tokens asked for: its context or its own limit ended first"
+    error = f"cut after {tokens} of the {asked_tokens} tokens asked for: {CUT_SHORT}"
     return Judgement(Outcome.TRUNCATED, error, seen)

@@ -139,18 +139,18 @@ def paired(base: pl.DataFrame, candidate: pl.DataFrame, delta: float) -> Paired:
     against = _by_task(both, pl.col("score_new").fill_null(0.0) - pl.col("score").fill_null(1.0))
     in_favour = _by_task(both, pl.col("score_new").fill_null(1.0) - pl.col("score").fill_null(0.0))
     measured = both.drop_nulls(["score", "score_new"])
-    coverage = measured.height / both.height
+    coverage = measured.height / both.height if both.height else 0.0
     difference = low = high = p_value = None
     better, worse = int((gained > 0).sum()), int((gained < 0).sum())
     if len(gained):
         difference = float(gained.mean())
         low, high = min(_lower(against, in_favour), difference), max(-_lower(-in_favour, -against), difference)
         p_value = float(stats.binomtest(better, better + worse).pvalue) if better + worse else 1.0
-    needed = float(both["required_coverage"][0])
+    needed = float(base["required_coverage"][0])
     state, words = _verdict(difference, low, high, coverage, needed, delta)
     told = measured.drop_nulls(["digest", "digest_new"])
     return Paired(
-        suite=str(both["suite"][0]),
+        suite=str(base["suite"][0]),
         tasks=both["task"].n_unique(),
         coverage=coverage,
         base=_mean(measured["score"]),

@@ -51,7 +51,7 @@ def budget_waterfall(budget: Budget, source: str) -> Figure:
     allowed = sum(max(line.allowed_s or 0.0, 0.0) for line in known)
     ends, at = [budget.limit_s, allowed + budget.reserve_s], 0.0
     for line in budget.lines:
-        ends.append(at + line.measured_s)
+        ends.append(at + (line.measured_s or 0.0))
         at += max(line.allowed_s or 0.0, 0.0)
     chart = Chart(
         "Latency budget",
@@ -69,6 +69,9 @@ def budget_waterfall(budget: Budget, source: str) -> Figure:
         bottom = rows - i - 1
         granted = max(line.allowed_s or 0.0, 0.0)
         told = "allowance not known" if line.allowed_s is None else f"allowed {format_duration(granted)}"
+        if line.measured_s is None:
+            chart.text((0.0, bottom + 0.62), f"{line.part}: not measured")
+            continue
         chart.text((0.0, bottom + 0.62), f"{line.part}: {told}, took {format_duration(line.measured_s)}")
         chart.bar((at, at + granted), (bottom + 0.32, bottom + 0.52), "wait", told)
         over = line.allowed_s is not None and line.measured_s > line.allowed_s

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from setpoint.diagnosis.diagnosis import Diagnosis, diagnose_records
 from setpoint.diagnosis.hypothesis import Conclusion, Finding
 from setpoint.diagnosis.probes import PROBES
-from setpoint.diagnosis.wording import budget_rows, model_words
+from setpoint.diagnosis.wording import budget_rows, by_reason, model_words
 from setpoint.metrics.capacity import lowest_missed
 from setpoint.metrics.verdict import Origin, State
 from setpoint.records.record import RunRecord
@@ -80,7 +80,9 @@ def hypothesis_blocks(found: Diagnosis) -> list[Block]:
             " Parts at one quantile do not add up to the whole at it."
         )
         title = f"Latency budget: {found.budget.promise}"
-        blocks.append(Table(title, ("part", "allowed", "measured"), tuple(rows), Origin.COMPUTED, found.subject, note))
+        blocks.append(
+            Table(title, ("part", "allowed", "measured", "by"), tuple(rows), Origin.COMPUTED, found.subject, note)
+        )
     if found.wanted:
         named = ", ".join(PROBES[name].title.lower() for name in found.wanted)
         blocks.append(Text(f"Would decide more: {named}. `setpoint diagnose TARGET --card CARD` runs them."))
@@ -102,12 +104,12 @@ def _hypotheses(findings: Sequence[Finding]) -> Table:
         cells(
             [
                 Cell(str(f.conclusion), _COLOUR[f.conclusion]),
-                f.title,
+                ", ".join(a.title for a in (f, *alike)),
                 "" if f.share is None else format_share(f.share.value),
                 f.reason,
             ]
         )
-        for f in findings
+        for f, *alike in by_reason(findings)
     )
     note = "The share is of the time of the requests that break a promise."
     columns = ("verdict", "hypothesis", "share", "why")

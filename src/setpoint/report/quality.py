@@ -9,6 +9,7 @@ from setpoint.metrics.quality import SuiteScore, score_suites
 from setpoint.metrics.verdict import Origin, State, Verdict
 from setpoint.records.record import RunRecord
 from setpoint.report.content import Block, Cell, Table, cells
+from setpoint.report.under_load import against_idle, own_answers, paired_table, paired_words
 from setpoint.units import format_share
 
 
@@ -50,13 +51,18 @@ def score_words(score: SuiteScore) -> str:
 
 def contracts_words(record: RunRecord) -> str:
     """How many contracts of the server hold, and which are broken; empty where none was checked."""
-    findings = (record.meta.quality or {}).get("serving", [])
+    findings = _serving(record)
     if not findings:
         return ""
     states = [State(f["state"]) for f in findings]
     broken = [f["name"] for f, s in zip(findings, states, strict=True) if s is State.MISSED]
     counts = ", ".join(f"{states.count(s)} {s}" for s in State if s in states)
     return f"contracts of the server: {counts}" + (f" ({', '.join(broken)} broken)" if broken else "")
+
+
+def _serving(record: RunRecord) -> Sequence[dict[str, str]]:
+    found: Sequence[dict[str, str]] = (record.meta.quality or {}).get("serving", ())
+    return found
 
 
 def quality_words(records: Sequence[RunRecord]) -> list[str]:
@@ -66,7 +72,8 @@ def quality_words(records: Sequence[RunRecord]) -> list[str]:
         where = "idle" if is_evaluation(record) else f"under {record.meta.pins.get('load', 'load')}"
         told = [contracts_words(record), *(f"{score_words(s)} {where}" for s in score_suites(record.quality()))]
         out += [line for line in told if line]
-    return out
+    idle, loaded = ([r for r in records if is_evaluation(r) is alone] for alone in (True, False))
+    return [*out, *map(paired_words, against_idle(idle, loaded))]
 
 
 def blame_counts(rows: pl.DataFrame) -> dict[str, int]:
@@ -92,18 +99,20 @@ def quality_blocks(records: Sequence[RunRecord]) -> list[Block]:
                 "Controls: score of the reference answers, and of wrong ones.",
             )
         )
-    findings = [(r, f) for r in graded for f in (r.meta.quality or {}).get("serving", ())]
+    loaded = [r for r in graded if not is_evaluation(r)]
+    against = paired_table(against_idle([r for r in graded if is_evaluation(r)], loaded))
+    blocks += [] if against is None else [against]
+    findings = [(r, f["name"], State(f["state"]), f["reason"]) for r in graded for f in _serving(r)]
+    findings += [(r, "answers_under_load", *own_answers(r)) for r in loaded]
     if findings:
-        shown = tuple(
-            cells([f["name"], Cell(f["state"], State(f["state"])), f["reason"], r.id[-6:]]) for r, f in findings
-        )
+        shown = tuple(cells([name, Cell(str(state), state), why, r.id[-6:]]) for r, name, state, why in findings)
         blocks.append(
             Table(
                 "Contracts of the server",
                 ("check", "verdict", "why", "run"),
                 shown,
                 Origin.MEASURED,
-                "run.json: quality.serving",
+                "run.json: quality.serving; exchanges.parquet",
             )
         )
     return blocks

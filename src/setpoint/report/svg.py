@@ -7,6 +7,7 @@ from html import escape
 
 WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 58, 14, 14, 42
+EDGE = 26  # half of the widest label below the axis
 Point = tuple[float, float]
 
 
@@ -146,7 +147,8 @@ class Chart:
             x = self.px(tick)
             out.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{bottom}"/>')
             out.append(
-                f'<text class="tick" x="{x:.1f}" y="{bottom + 15}" text-anchor="middle">{escape(self.x_text(tick))}</text>'
+                f'<text class="tick" x="{min(x, WIDTH - EDGE):.1f}" y="{bottom + 15}" text-anchor="middle">'
+                f"{escape(self.x_text(tick))}</text>"
             )
         for tick in nice_ticks(*self.y):
             y = self.py(tick)

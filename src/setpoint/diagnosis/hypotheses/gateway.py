@@ -16,7 +16,8 @@ def _examine(e: Evidence) -> Examination:
     else:
         span = f"{format_duration(found.low)} to {format_duration(found.high)}"
         words = f"a request is {format_duration(found.value)} ({span}) on its way before the engine knows it"
-        seen = Check(found.low > 0, words, needed=True)
+        holds = True if found.low > 0 else False if found.high <= 0 else None  # zero within it refutes nothing
+        seen = Check(holds, words, needed=True)
     return Examination(
         e.share(parts, GATEWAY.metrics), (seen, signs.host_is_quick(e), signs.gets_cpu(e), signs.generates(e))
     )
