@@ -8,8 +8,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 CARD ?= examples/support-chat.yaml
-# Tests share two cores by tests/lanes.py; WORKERS=0 runs them one after the other, WORKERS=3 is quicker on an idle machine.
-WORKERS ?= 2
+# Most tests wait: three workers share two cores, by tests/lanes.py. WORKERS=0 runs the tests one after the other.
+WORKERS ?= 3
 
 .PHONY: demo test test-vllm check format lint types layers tests lock clean python
 

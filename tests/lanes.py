@@ -1,4 +1,4 @@
-"""How the tests share two cores: lanes that each run in order on one worker of pytest-xdist.
+"""How the tests share a few cores: lanes that each run in order on one worker of pytest-xdist.
 
 A lane is a file, or the files that may not run beside one another: tests that start an engine which takes a whole core,
 tests that measure. Lanes that measure are given out first, so that little else runs beside them, then what takes long;

@@ -128,7 +128,7 @@ def test_a_damaged_or_unknown_experiment_is_told(folder: Path) -> None:
 def test_a_plan_ranks_rows_for_a_recorded_run_and_its_top_row_can_be_run(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tight = CARD.replace("p80 ttft <= 5 s", "p80 ttft <= 20 ms")
+    tight = CARD.replace("p80 ttft <= 5 s", "p80 ttft <= 500 ms")
     (folder / "card.yaml").write_text(tight, encoding="utf-8")
     bench = setpoint(folder, "bench", "card.yaml", *SLOW, "--duration", "1s", "--json")
     assert bench.returncode in (1, 3), bench.stderr
@@ -193,7 +193,7 @@ def test_the_layout_of_prompts_is_a_variable_and_the_cache_shows_it(folder: Path
     (folder / "card.yaml").write_text(card, encoding="utf-8")
     done = setpoint(
         folder, "experiment", "run", "card.yaml", "--engine", "fake", "--flag", "prefix_cache=true", "--flag",
-        "prefill_token_s=0.0002", "--rate", "8/s", "--change", "card.traffic.prefix.position=front", "--blocks", "1",
+        "prefill_token_s=0.001", "--rate", "8/s", "--change", "card.traffic.prefix.position=front", "--blocks", "1",
         "--duration", "1s", "--json",
     )  # fmt: skip
     assert done.returncode == 3, done.stderr
