@@ -24,9 +24,10 @@ def _die_with_guard() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _await(pid: int) -> None:
-    """Returns when a child has ended, and leaves it unreaped: its id, and that of its group, stay its own."""
+def _tell_end(pid: int, fd: int) -> None:
+    """Writes to ``fd`` when a child has ended, and leaves it unreaped: its id, and its group's, stay its own."""
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    os.write(fd, b"e")
 
 
 def _end(child: "subprocess.Popen[bytes]", ended: threading.Thread) -> None:
@@ -60,7 +61,7 @@ def main() -> int:
         )
     sys.stdout.write(f"{child.pid}\n")
     sys.stdout.flush()
-    ended = threading.Thread(target=lambda: (_await(child.pid), os.write(stop_write, b"e")), daemon=True)
+    ended = threading.Thread(target=_tell_end, args=(child.pid, stop_write), daemon=True)
     ended.start()
     ready, _, _ = select.select([0, stop_read], [], [])
     while 0 in ready and stop_read not in ready and os.read(0, 4096):
