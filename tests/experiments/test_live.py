@@ -154,7 +154,7 @@ def combined(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
     (folder / "card.yaml").write_text(CARD, encoding="utf-8")
     (folder / "words.jsonl").write_text(suite_text(4), encoding="utf-8")
     done = setpoint(
-        folder, "experiment", "run", "card.yaml", "--engine", "fake", "--flag", "slots=1", "--flag", "decode_s=0.01",
+        folder, "experiment", "run", "card.yaml", "--engine", "fake", "--flag", "slots=1", "--flag", "decode_s=0.02",
         "--change", "engine.slots=8", "--change", "engine.decode_s=0.002", "--combined", "--rate", "6/s", "--blocks",
         "1", "--duration", "1s", "--quality", "words.jsonl", "--quality", "distributions", "--json",
     )  # fmt: skip
@@ -164,7 +164,7 @@ def combined(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
 
 def test_a_combined_run_names_all_of_its_changes(combined: tuple[Path, dict[str, Any]]) -> None:
     _, found = combined
-    assert found["before"] == {"engine_flags.slots": "1", "engine_flags.decode_s": "0.01"}
+    assert found["before"] == {"engine_flags.slots": "1", "engine_flags.decode_s": "0.02"}
     assert found["after"] == {"engine_flags.slots": "8", "engine_flags.decode_s": "0.002"}
     assert found["analysis"]["compared"][0]["change"] < -0.3
 
