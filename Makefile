@@ -8,8 +8,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 CARD ?= examples/support-chat.yaml
-# One after the other: tests that measure time then have the machine. WORKERS=3 is quicker where it is otherwise idle.
-WORKERS ?= 0
+# Most tests wait: three workers share two cores, by tests/lanes.py. WORKERS=0 runs the tests one after the other.
+WORKERS ?= 3
 
 .PHONY: demo test test-vllm check format lint types layers tests lock clean python
 

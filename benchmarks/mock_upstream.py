@@ -5,20 +5,13 @@ reads no more of a body than these two members, which the load generator and eve
 """
 
 import argparse
-import asyncio
 import re
-import time
-from typing import cast
 
-import httptools
 import uvloop
 
-from setpoint.testing.null_server import tail, token
+from setpoint.testing.null_server import MODELS, AnsweringProtocol
 from setpoint.testing.serve import serve
 
-_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-_JSON = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
-_MODELS = b'{"object":"list","data":[{"id":"null","object":"model","created":1,"owned_by":"setpoint"}]}'
 _ANSWER = (
     b'{"id":"chatcmpl-null","object":"chat.completion","created":1,"model":"null","choices":[{"index":0,"message":'
     b'{"role":"assistant","content":"word"},"finish_reason":"stop"}],'
@@ -30,7 +23,7 @@ EDGE_BYTES = 4096  # members stand at either end of a body, before or after the 
 BYTES_PER_TOKEN = 4
 
 
-class Upstream(asyncio.Protocol):
+class Upstream(AnsweringProtocol):
     """One connection.
 
     Args:
@@ -38,57 +31,24 @@ class Upstream(asyncio.Protocol):
     """
 
     def __init__(self, interval_s: float) -> None:
-        self._interval_s = interval_s
-        self._parser = httptools.HttpRequestParser(self)
-        self._transport: asyncio.Transport | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        super().__init__(interval_s)
         self._pieces: list[bytes] = []
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-
-    def connection_lost(self, _: Exception | None) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._transport = None
-
-    def data_received(self, data: bytes) -> None:
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserError:  # sglang-router tries HTTP/2 first
-            if self._transport is not None:
-                self._transport.abort()
 
     def on_body(self, data: bytes) -> None:
         self._pieces.append(data)
 
     def on_message_complete(self) -> None:
-        assert self._transport is not None
         body, self._pieces = b"".join(self._pieces), []
         if self._parser.get_method() == b"GET":
-            self._transport.write(_JSON % (len(_MODELS), _MODELS))
+            self.document(MODELS)
             return
         edges = body[:EDGE_BYTES] + body[-EDGE_BYTES:]
         if _STREAM.search(edges):
             found = _TOKENS.search(edges)
-            tokens = int(found.group(1)) if found else 1
-            self._transport.write(_HEAD)
-            self._pace(tokens, tokens, asyncio.get_running_loop().time() + self._interval_s)
+            self.pace(int(found.group(1)) if found else 1)
         else:
             prompt = len(body) // BYTES_PER_TOKEN
-            answer = _ANSWER % (prompt, prompt + 1)
-            self._transport.write(_JSON % (len(answer), answer))
-
-    def _pace(self, left: int, tokens: int, due_s: float) -> None:
-        if left:
-            self._timer = asyncio.get_running_loop().call_at(due_s, self._send, left, tokens, due_s)
-        elif self._transport is not None:
-            self._transport.write(tail(tokens))
-
-    def _send(self, left: int, tokens: int, due_s: float) -> None:
-        if self._transport is not None:
-            self._transport.write(token(b"%.9f" % time.monotonic()))
-            self._pace(left - 1, tokens, due_s + self._interval_s)
+            self.document(_ANSWER % (prompt, prompt + 1))
 
 
 def main() -> None:

@@ -1,13 +1,20 @@
 """What all tests share: which of them can run here, and in which order."""
 
+import faulthandler
 import gc
 import os
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 from tests.lanes import LaneScheduling, make_way
 from tests.shared import ABSENT, shared_data
+
+if TYPE_CHECKING:
+    from pytest_timeout import Settings
+
+IN_WORKER = "PYTEST_XDIST_WORKER" in os.environ
+STDERR = pytest.StashKey[int]()
 
 # How long an example takes says what else the machine does, not whether the code is right.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -38,10 +45,41 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Keeps standard error as it is before tests are captured."""
+    config.stash[STDERR] = os.dup(2)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """The other half."""
+    os.close(config.stash[STDERR])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: "Settings") -> bool | None:
+    """In a worker of xdist a test that exceeds its time ends the process and says where it was.
+
+    The timer of pytest-timeout ends it too, but says so on standard output, which a worker does not have.
+    """
+    if not IN_WORKER or not settings.timeout:
+        return None
+    faulthandler.dump_traceback_later(settings.timeout, file=item.config.stash[STDERR], exit=True)
+    return True
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_timeout_cancel_timer() -> bool | None:
+    """The test has ended in time."""
+    if not IN_WORKER:
+        return None
+    faulthandler.cancel_dump_traceback_later()
+    return True
+
+
 @pytest.hookimpl(optionalhook=True)  # there is none without xdist
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LaneScheduling:  # noqa: ANN401 - of xdist
-    """Tests of one file stay together; those that measure time are not disturbed by the others."""
-    return LaneScheduling(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config) -> LaneScheduling:
+    """Lanes that each run in order on one worker."""
+    return LaneScheduling(config)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

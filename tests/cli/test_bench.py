@@ -20,8 +20,6 @@ from tests.cli.command import CARD, VARIED, answer, environment, one_message, se
 from setpoint.testing.fake_engine import FakeEngine, fake_engine
 from setpoint.testing.script import Fault, FaultKind, Script
 
-MEASURED = (0, 3)  # where the verdict is not the point: met, or undecided because the machine was busy
-
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
@@ -50,7 +48,7 @@ def test_one_load_prints_verdicts_and_leaves_a_record(folder: Path, engine: Fake
 
 def test_a_sweep_is_one_series_and_json_holds_the_report(folder: Path, engine: FakeEngine) -> None:
     done = setpoint(folder, "bench", "card.yaml", "--url", f"{engine.url}/v1", "--rate", "60/s,90/s", "--json")
-    assert done.returncode in MEASURED, done.stderr
+    assert done.returncode == 0, done.stderr
     body = answer(done)
     assert len(body["runs"]) == 2
     assert [s["title"] for s in body["report"]["sections"]] == [
@@ -88,7 +86,7 @@ def test_too_few_samples_are_exit_code_3_and_say_what_it_takes(folder: Path, eng
 def test_a_budget_bounds_a_run(folder: Path, engine: FakeEngine) -> None:
     begun = time.monotonic()
     done = setpoint(folder, "bench", "card.yaml", "--url", engine.url, "--duration", "10m", "--budget", "3s", "--json")
-    assert done.returncode in (0, 3)
+    assert done.returncode == 0, done.stdout
     assert time.monotonic() - begun < 40
 
 
@@ -97,7 +95,7 @@ def test_runs_show_compare_and_report(folder: Path, engine: FakeEngine) -> None:
         setpoint(folder, "bench", "card.yaml", "--url", engine.url, "--seed", seed, "--rate", rate)
     first, faster, second = (run.name for run in runs_of(folder))
     shown = setpoint(folder, "runs", "show", first)
-    assert shown.returncode in MEASURED
+    assert shown.returncode == 0
     assert "p80 TTFT" in shown.stdout
     refused = setpoint(folder, "runs", "compare", first, second, "--variable", "load")
     assert refused.returncode == 2
@@ -105,7 +103,7 @@ def test_runs_show_compare_and_report(folder: Path, engine: FakeEngine) -> None:
     allowed = setpoint(folder, "runs", "compare", first, faster, "--variable", "load")
     assert "TTFT p50" in allowed.stdout, allowed.stderr
     markdown = setpoint(folder, "report", first, "-o", "r.md")
-    assert markdown.returncode in MEASURED
+    assert markdown.returncode == 0
     assert (folder / "r.md").read_text(encoding="utf-8").startswith("# quick on fake")
     assert answer(setpoint(folder, "report", first, second, "--json"))["schema_version"] == 1
 
@@ -159,7 +157,7 @@ def test_a_wrong_key_is_told_and_not_shown(folder: Path) -> None:
         right = setpoint(folder, "bench", "card.yaml", "--url", locked.url, "--api-key-env", "KEY", KEY="right")
         unset = setpoint(folder, "bench", "card.yaml", "--url", locked.url, "--api-key-env", "KEY")
     assert (without.returncode, wrong.returncode, unset.returncode) == (4, 4, 2)
-    assert right.returncode in MEASURED
+    assert right.returncode == 0
     assert "key" in one_message(without)
     assert "key" in one_message(wrong)
     assert "not-this-one" not in wrong.stderr

@@ -20,7 +20,8 @@ def test_a_planted_bottleneck_is_found_and_nothing_else_is_accused(name: str, tm
     done = diagnose_plant(plant, tmp_path)
     found = done.diagnosis
     supported = [f.name for f in found.supported]
-    assert set(supported) <= {name, "neighbour"}, found.headline  # others may really take this machine's CPU
+    # Others may really take this machine's CPU, and the client, which has no core of its own, may really be late by it.
+    assert set(supported) <= {name, "neighbour", "client"}, found.headline
     planted = next(f for f in found.findings if f.name == name)
     if planted.conclusion is not Conclusion.SUPPORTED:  # then the machine did not let it be judged, and that is said
         assert planted.conclusion is Conclusion.UNDECIDED

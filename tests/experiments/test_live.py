@@ -128,7 +128,7 @@ def test_a_damaged_or_unknown_experiment_is_told(folder: Path) -> None:
 def test_a_plan_ranks_rows_for_a_recorded_run_and_its_top_row_can_be_run(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tight = CARD.replace("p80 ttft <= 5 s", "p80 ttft <= 20 ms")
+    tight = CARD.replace("p80 ttft <= 5 s", "p80 ttft <= 500 ms")
     (folder / "card.yaml").write_text(tight, encoding="utf-8")
     bench = setpoint(folder, "bench", "card.yaml", *SLOW, "--duration", "1s", "--json")
     assert bench.returncode in (1, 3), bench.stderr
@@ -154,7 +154,7 @@ def combined(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
     (folder / "card.yaml").write_text(CARD, encoding="utf-8")
     (folder / "words.jsonl").write_text(suite_text(4), encoding="utf-8")
     done = setpoint(
-        folder, "experiment", "run", "card.yaml", "--engine", "fake", "--flag", "slots=1", "--flag", "decode_s=0.01",
+        folder, "experiment", "run", "card.yaml", "--engine", "fake", "--flag", "slots=1", "--flag", "decode_s=0.02",
         "--change", "engine.slots=8", "--change", "engine.decode_s=0.002", "--combined", "--rate", "6/s", "--blocks",
         "1", "--duration", "1s", "--quality", "words.jsonl", "--quality", "distributions", "--json",
     )  # fmt: skip
@@ -164,7 +164,7 @@ def combined(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
 
 def test_a_combined_run_names_all_of_its_changes(combined: tuple[Path, dict[str, Any]]) -> None:
     _, found = combined
-    assert found["before"] == {"engine_flags.slots": "1", "engine_flags.decode_s": "0.01"}
+    assert found["before"] == {"engine_flags.slots": "1", "engine_flags.decode_s": "0.02"}
     assert found["after"] == {"engine_flags.slots": "8", "engine_flags.decode_s": "0.002"}
     assert found["analysis"]["compared"][0]["change"] < -0.3
 
@@ -193,7 +193,7 @@ def test_the_layout_of_prompts_is_a_variable_and_the_cache_shows_it(folder: Path
     (folder / "card.yaml").write_text(card, encoding="utf-8")
     done = setpoint(
         folder, "experiment", "run", "card.yaml", "--engine", "fake", "--flag", "prefix_cache=true", "--flag",
-        "prefill_token_s=0.0002", "--rate", "8/s", "--change", "card.traffic.prefix.position=front", "--blocks", "1",
+        "prefill_token_s=0.001", "--rate", "8/s", "--change", "card.traffic.prefix.position=front", "--blocks", "1",
         "--duration", "1s", "--json",
     )  # fmt: skip
     assert done.returncode == 3, done.stderr

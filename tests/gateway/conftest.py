@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.gateway.upstream import Upstream, good, upstream
 
 from setpoint.gateway.downstream import ServerConnection
 from setpoint.gateway.journal import Ended, read_line
@@ -189,6 +190,13 @@ def served(config: dict[str, Any], drain_s: float = 0.0) -> Iterator[Served]:
 @pytest.fixture
 def state(tmp_path: Path) -> Path:
     return tmp_path / "state"
+
+
+@pytest.fixture
+def engine() -> Iterator[Upstream]:
+    """An upstream that answers any request with a short stream."""
+    with upstream(good) as made:
+        yield made
 
 
 @dataclass

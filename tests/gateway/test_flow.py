@@ -14,23 +14,16 @@ from pathlib import Path
 
 import pytest
 from tests.gateway.conftest import HELLO, config_of, read_all, served, until
-from tests.gateway.upstream import chunked, reset, upstream
+from tests.gateway.upstream import GOOD, chunked, good, reset, upstream
 
-from setpoint.protocol.conformance import chat, say, sse
+from setpoint.protocol.conformance import say, sse
 from setpoint.testing.fake_engine import fake_engine
 from setpoint.testing.script import Fault, FaultKind, Script
-
-GOOD = sse(say("Hi"), chat(finish="stop"), "[DONE]")
 
 
 def post(**members: object) -> bytes:
     body = json.dumps({"model": "fake", "messages": HELLO, "stream": True} | members).encode()
     return b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
-
-
-def good(sock: socket.socket, request: bytes) -> bool:
-    sock.sendall(chunked(GOOD))
-    return True
 
 
 @pytest.mark.parametrize("stream", [True, False])

@@ -147,11 +147,13 @@ def test_who_has_waited_too_long_is_told(tmp_path: Path) -> None:
 
 def test_a_loading_model_is_waited_for_and_then_is_a_503_with_a_time(tmp_path: Path) -> None:
     async def go() -> None:
-        way = gate(tmp_path, loading_wait=0.1)
+        impatient = gate(tmp_path, loading_wait=0.1)
+        impatient.replicas[0].row[STATE] = LOADING
+        refusal = await refusal_of(impatient, ticket())
+        assert (refusal.status, refusal.code) == (503, "loading")
+        way = gate(tmp_path, loading_wait=60.0)
         replica = way.replicas[0]
         replica.row[STATE] = LOADING
-        refusal = await refusal_of(way, ticket())
-        assert (refusal.status, refusal.code) == (503, "loading")
         waiting = asyncio.create_task(way.enter(ticket()))
         await asyncio.sleep(0.02)
         replica.succeeded()  # of a request that was under way before

@@ -8,23 +8,11 @@ from pathlib import Path
 
 import pytest
 from tests.gateway.conftest import HELLO, Served, config_of, read_all, served, until
-from tests.gateway.upstream import Upstream, chunked, upstream
+from tests.gateway.upstream import GOOD, Upstream, chunked, upstream
 
-from setpoint.protocol.conformance import chat, say, sse
+from setpoint.protocol.conformance import say, sse
 
 BODY = json.dumps({"model": "fake", "stream": True, "messages": HELLO}).encode()
-GOOD = sse(say("Hi"), chat(finish="stop"), "[DONE]")
-
-
-def answer(sock: socket.socket, request: bytes) -> bool:
-    sock.sendall(chunked(GOOD))
-    return True
-
-
-@pytest.fixture
-def engine() -> Iterator[Upstream]:
-    with upstream(answer) as made:
-        yield made
 
 
 @pytest.fixture

@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 from tests.gateway.conftest import Answer, Client, config_of, served, until, whole
-from tests.gateway.upstream import chunked, upstream
+from tests.gateway.upstream import chunked, good, upstream
 
 from setpoint.gateway.config import Idempotency
 from setpoint.gateway.idempotency import SETS, WAYS, Claim, IdempotencyKeys, Kept
 from setpoint.gateway.refusal import Refusal
 from setpoint.gateway.shared import SharedTable
-from setpoint.protocol.conformance import chat, say, sse
 from setpoint.testing.fake_engine import fake_engine
 from setpoint.testing.script import Script
 
@@ -105,10 +104,6 @@ def test_a_key_under_way_is_a_conflict_and_a_client_that_left_frees_it(state: Pa
 
 
 def test_an_answered_stream_is_not_done_again_and_not_kept(state: Path) -> None:
-    def good(sock: socket.socket, request: bytes) -> bool:
-        sock.sendall(chunked(sse(say("Hi"), chat(finish="stop"), "[DONE]")))
-        return True
-
     with upstream(good) as engine, served(config_of(state, engine.url)) as gateway:
         assert keyed(gateway, stream=True).status == 200
         again = keyed(gateway, stream=True)

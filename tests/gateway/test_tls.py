@@ -5,7 +5,6 @@ import datetime as dt
 import json
 import socket
 import ssl
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +21,6 @@ from setpoint.gateway.reading import load_config
 from setpoint.protocol.conformance import chat, say, sse
 
 BODY = b'{"model":"fake","stream":true,"messages":[]}'
-
-
-def good(sock: socket.socket, request: bytes) -> bool:
-    sock.sendall(chunked(sse(say("Hi"), chat(finish="stop"), "[DONE]")))
-    return True
-
-
-@pytest.fixture
-def engine() -> Iterator[Upstream]:
-    with upstream(good) as made:
-        yield made
 
 
 def test_a_renewed_certificate_is_served_without_a_restart(tmp_path: Path) -> None:

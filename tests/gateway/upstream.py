@@ -7,6 +7,10 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from setpoint.protocol.conformance import chat, say, sse
+
+GOOD = sse(say("Hi"), chat(finish="stop"), "[DONE]")
+
 
 @dataclass
 class Upstream:
@@ -42,7 +46,10 @@ def read_request(sock: socket.socket) -> bytes:
     head, _, body = data.partition(b"\r\n\r\n")
     length = next(int(h.split(b":")[1]) for h in head.split(b"\r\n") if h.lower().startswith(b"content-length:"))
     while len(body) < length:
-        body += sock.recv(65536)
+        piece = sock.recv(65536)
+        if not piece:
+            return b""
+        body += piece
     return head + b"\r\n\r\n" + body
 
 
@@ -58,6 +65,12 @@ def chunked(*pieces: bytes, status: int = 200, kind: str = "text/event-stream", 
     head = f"HTTP/1.1 {status} x\r\n{field_}transfer-encoding: chunked\r\n\r\n".encode()
     body = b"".join(b"%x\r\n%b\r\n" % (len(p), p) for p in pieces if p)
     return head + body + (b"0\r\n\r\n" if end else b"")
+
+
+def good(sock: socket.socket, request: bytes) -> bool:
+    """Answers any request with a short stream."""
+    sock.sendall(chunked(GOOD))
+    return True
 
 
 @contextlib.contextmanager

@@ -56,7 +56,7 @@ def test_brackets_the_capacity_of_a_fake_engine(tmp_path: Path) -> None:
 def test_a_target_that_fails_misses_at_every_load(tmp_path: Path) -> None:
     faults = (Fault(kind=FaultKind.FAIL, first=4, every=2),)
     card = make_card(warmup_requests=0, promises=["p90 ttft <= 60 s", "answered >= 90%"])
-    found = search(card, Script(faults=faults), tmp_path, budget_s=30)
+    found = search(card, Script(faults=faults), tmp_path, budget_s=18)
     assert found.met is None
     assert found.state is State.MISSED
     assert "Even the lowest load tried misses" in found.advice
@@ -64,7 +64,7 @@ def test_a_target_that_fails_misses_at_every_load(tmp_path: Path) -> None:
 
 def test_a_budget_too_small_to_decide_leaves_it_undecided_and_says_what_it_takes(tmp_path: Path) -> None:
     card = make_card(arrivals={"process": "poisson", "rate": "1/s"}, promises=["p99 ttft <= 500 ms"])
-    found = search(card, Script(), tmp_path, budget_s=30)
+    found = search(card, Script(), tmp_path, budget_s=14)
     assert found.state is State.UNDECIDED
     assert "undecided" in found.advice or "budget" in found.advice
 

@@ -205,6 +205,22 @@ def test_one_clear_error_names_the_field(change: dict[str, Any], message: str) -
         spec_from_fields({key: value for key, value in {**GOOD, **change}.items() if key})
 
 
+@pytest.mark.parametrize("field", ["num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules"])
+def test_more_draft_layers_than_any_model_has_are_refused_before_they_take_memory(field: str) -> None:
+    with pytest.raises(ModelSpecError, match=f"{field} is '10000000', expected at most 2048 layers"):
+        spec_from_fields({**GOOD, field: 10_000_000})
+
+
+def test_a_pattern_of_more_layers_than_any_model_has_is_refused() -> None:
+    name = "nvidia--NVIDIA-Nemotron-3-Super-120B-A12B-NVFP4"
+    for change in (
+        {"mtp_hybrid_override_pattern": "*E" * 1000, "num_nextn_predict_layers": 2000},
+        {"hybrid_override_pattern": "*" * 3000, "layers_block_type": None},
+    ):
+        with pytest.raises(ModelSpecError, match="at most 2048"):
+            spec_from_fields(json.loads(shared.config(name)) | change)
+
+
 @pytest.mark.parametrize(
     ("section", "bytes_per_weight"),
     [

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PICK = ("copy-0", "copy-1", "count-0", "fact-00", "fact-01", "json-0", "arithmetic-00", "lookup-00", "code-0")
+PICK = ("copy-0", "copy-1", "count-0", "fact-00", "lookup-00")
 
 
 def evaluated(folder: Path, *arguments: str) -> dict[str, Any]:

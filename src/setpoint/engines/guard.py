@@ -24,12 +24,20 @@ def _die_with_guard() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _end(child: "subprocess.Popen[bytes]") -> None:
-    """TERM to the group, then KILL; the group outlives its leader where sub-processes hang on."""
+def _tell_end(pid: int, fd: int) -> None:
+    """Writes to ``fd`` when a child has ended, and leaves it unreaped: its id, and its group's, stay its own."""
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    os.write(fd, b"e")
+
+
+def _end(child: "subprocess.Popen[bytes]", ended: threading.Thread) -> None:
+    """TERM to the group, then KILL; the group outlives its leader where sub-processes hang on.
+
+    The leader is reaped last: before that nobody else can have been given the id that is signalled.
+    """
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGTERM)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        child.wait(GRACE_S)
+    ended.join(GRACE_S)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()
@@ -53,12 +61,12 @@ def main() -> int:
         )
     sys.stdout.write(f"{child.pid}\n")
     sys.stdout.flush()
-    ended = threading.Thread(target=lambda: (child.wait(), os.write(stop_write, b"e")), daemon=True)
+    ended = threading.Thread(target=_tell_end, args=(child.pid, stop_write), daemon=True)
     ended.start()
     ready, _, _ = select.select([0, stop_read], [], [])
     while 0 in ready and stop_read not in ready and os.read(0, 4096):
         ready, _, _ = select.select([0, stop_read], [], [])
-    _end(child)
+    _end(child, ended)
     code = child.returncode
     return code if code >= 0 else 128 - code
 

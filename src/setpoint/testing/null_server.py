@@ -14,7 +14,8 @@ import httptools
 
 from setpoint.testing.serve import serve
 
-_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+_JSON = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
 _CHUNK = (
     b'data: {"id":"chatcmpl-null","object":"chat.completion.chunk","created":1,"model":"null",'
     b'"choices":[{"index":0,"delta":{%s},"finish_reason":%s}]}\n\n'
@@ -23,7 +24,7 @@ _USAGE = (
     b'data: {"id":"chatcmpl-null","object":"chat.completion.chunk","created":1,"model":"null","choices":[],'
     b'"usage":{"prompt_tokens":16,"completion_tokens":%d,"total_tokens":%d}}\n\ndata: [DONE]\n\n'
 )
-_MODELS = b'{"object":"list","data":[{"id":"null","object":"model","owned_by":"setpoint"}]}'
+MODELS = b'{"object":"list","data":[{"id":"null","object":"model","created":1,"owned_by":"setpoint"}]}'
 
 
 def _framed(data: bytes) -> bytes:
@@ -41,18 +42,15 @@ def tail(tokens: int) -> bytes:
     return _framed(end) + _framed(_USAGE % (tokens, tokens + 16)) + b"0\r\n\r\n"
 
 
-class NullProtocol(asyncio.Protocol):
-    """Answers each request on one connection.
+class AnsweringProtocol(asyncio.Protocol):
+    """One connection of a server that answers at once or at a pace; a subclass says what, in ``on_message_complete``.
 
     Args:
-        tokens: Deltas an answer.
-        interval_s: Time between them; 0 sends the whole answer in one write.
+        interval_s: Time between the deltas of a stream.
     """
 
-    def __init__(self, tokens: int, interval_s: float) -> None:
-        self._tokens = tokens
+    def __init__(self, interval_s: float) -> None:
         self._interval_s = interval_s
-        self._whole = _HEAD + b"".join([token()] * tokens) + tail(tokens)
         self._parser = httptools.HttpRequestParser(self)
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -71,35 +69,57 @@ class NullProtocol(asyncio.Protocol):
         """Request bytes."""
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserError:
+        except httptools.HttpParserError:  # sglang-router tries HTTP/2 first
             if self._transport is not None:
                 self._transport.abort()
 
-    def on_message_complete(self) -> None:
-        """A whole request: answer."""
-        assert self._transport is not None
-        if self._parser.get_method() == b"GET":
-            self._transport.write(
-                b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
-                % (len(_MODELS), _MODELS)
-            )
-        elif self._interval_s == 0:
-            self._transport.write(self._whole)
+    def write(self, data: bytes) -> None:
+        """Sends bytes to the client, if it is still there."""
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def document(self, body: bytes) -> None:
+        """Answers with one JSON document."""
+        self.write(_JSON % (len(body), body))
+
+    def pace(self, tokens: int) -> None:
+        """Begins a stream of so many deltas, one every ``interval_s``."""
+        self.write(HEAD)
+        self._pace(tokens, tokens, asyncio.get_running_loop().time() + self._interval_s)
+
+    def _pace(self, left: int, tokens: int, due_s: float) -> None:
+        if left:
+            self._timer = asyncio.get_running_loop().call_at(due_s, self._send, left, tokens, due_s)
         else:
-            self._transport.write(_HEAD)
-            self._pace(self._tokens, asyncio.get_running_loop().time() + self._interval_s)
+            self.write(tail(tokens))
 
-    def _pace(self, left: int, due_s: float) -> None:
-        if left == 0:
-            if self._transport is not None:
-                self._transport.write(tail(self._tokens))
-            return
-        self._timer = asyncio.get_running_loop().call_at(due_s, self._send, left, due_s)
-
-    def _send(self, left: int, due_s: float) -> None:
+    def _send(self, left: int, tokens: int, due_s: float) -> None:
         if self._transport is not None:
             self._transport.write(token(b"%.9f" % time.monotonic()))
-            self._pace(left - 1, due_s + self._interval_s)
+            self._pace(left - 1, tokens, due_s + self._interval_s)
+
+
+class NullProtocol(AnsweringProtocol):
+    """Answers each request on one connection.
+
+    Args:
+        tokens: Deltas an answer.
+        interval_s: Time between them; 0 sends the whole answer in one write.
+    """
+
+    def __init__(self, tokens: int, interval_s: float) -> None:
+        super().__init__(interval_s)
+        self._tokens = tokens
+        self._whole = HEAD + b"".join([token()] * tokens) + tail(tokens)
+
+    def on_message_complete(self) -> None:
+        """A whole request: answer."""
+        if self._parser.get_method() == b"GET":
+            self.document(MODELS)
+        elif self._interval_s == 0:
+            self.write(self._whole)
+        else:
+            self.pace(self._tokens)
 
 
 def main() -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from setpoint.models.fields import Fields
+from setpoint.models.fields import MOST_LAYERS, Fields
 from setpoint.models.layer import Attention, Experts, Layer, Scope
 from setpoint.models.weights import Component
 
@@ -148,9 +148,18 @@ def experts(c: Fields) -> Experts:
 
 
 def mtp_count(c: Fields) -> int:
-    """Multi-token-prediction layers that the configuration states."""
-    if c.has("num_nextn_predict_layers", "mtp_num_hidden_layers"):
-        return c.integer("num_nextn_predict_layers", "mtp_num_hidden_layers", least=0)
-    if c.has("num_mtp_modules") and c.flag("use_mtp", default=True):
-        return c.integer("num_mtp_modules", least=0) * c.integer("mtp_transformer_layers", default=1)
-    return 0
+    """Multi-token-prediction layers that the configuration states, bounded as its layers are.
+
+    Raises:
+        ModelSpecError: more than any model has.
+    """
+    plain = ("num_nextn_predict_layers", "mtp_num_hidden_layers")
+    name, count = "num_mtp_modules", 0
+    if c.has(*plain):
+        name = next(field for field in plain if c.has(field))
+        count = c.integer(name, least=0)
+    elif c.has(name) and c.flag("use_mtp", default=True):
+        count = c.integer(name, least=0) * c.integer("mtp_transformer_layers", default=1)
+    if count > MOST_LAYERS:
+        raise c.wrong(name, f"at most {MOST_LAYERS} layers")
+    return count

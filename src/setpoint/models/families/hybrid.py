@@ -2,7 +2,7 @@
 
 from setpoint.models.families.body import Body, attention, experts, heads_of, layer_types, mtp_count, sparse_layers
 from setpoint.models.families.latent import latent_attention
-from setpoint.models.fields import Fields
+from setpoint.models.fields import MOST_LAYERS, Fields
 from setpoint.models.layer import Attention, Dense, Experts, FeedForward, Layer, Mixer, Recurrent, StateKind
 
 _LETTERS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
@@ -24,6 +24,8 @@ def nemotron_h(c: Fields) -> Body:
     if count:
         mtp = _blocks(c, "mtp_hybrid_override_pattern", "mtp_layers_block_type") or []
         more = _nemotron_parts(c, set(mtp))
+        if len(mtp) * count > MOST_LAYERS:
+            raise c.wrong("num_nextn_predict_layers", f"at most {MOST_LAYERS} layers of {len(mtp)} parts each")
         drafts = tuple(more[block] for block in mtp) * count
     return Body(layers, drafts)
 
@@ -36,8 +38,8 @@ def _blocks(c: Fields, letters: str, words: str) -> list[str] | None:
             raise c.wrong(words, f"only {', '.join(_LETTERS.values())}")
         return found
     text = c.text(letters, default="")
-    if not set(text) <= set(_LETTERS):
-        raise c.wrong(letters, f"only the letters {' '.join(_LETTERS)}")
+    if not set(text) <= set(_LETTERS) or len(text) > MOST_LAYERS:
+        raise c.wrong(letters, f"at most {MOST_LAYERS} letters, only {' '.join(_LETTERS)}")
     return [_LETTERS[letter] for letter in text] or None
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from setpoint.models.families.body import Body, attention, experts, heads_of, layer_types
+from setpoint.models.families.body import Body, attention, experts, heads_of, layer_types, mtp_count
 from setpoint.models.families.decoder import SOFTMAX
 from setpoint.models.fields import Fields
 from setpoint.models.layer import Attention, Dense, Experts, FeedForward, Layer, Scope
@@ -143,5 +143,4 @@ def step3(c: Fields) -> Body:
         Layer(full if kind == "full_attention" else near, dense if index < first else part)
         for index, kind in enumerate(kinds)
     )
-    mtp = c.integer("num_nextn_predict_layers", default=0, least=0)
-    return Body(layers, (Layer(near, dense),) * mtp)
+    return Body(layers, (Layer(near, dense),) * mtp_count(c))
