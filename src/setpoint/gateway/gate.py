@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from setpoint.gateway.config import Model
 from setpoint.gateway.demand import Demand
 from setpoint.gateway.policies import make_policy
-from setpoint.gateway.policies.policy import Candidate, Prompt
+from setpoint.gateway.policies.policy import Prompt
 from setpoint.gateway.refusal import Refusal, loading, no_capacity
-from setpoint.gateway.replica import DOWN, HELD_FOR, Replica
+from setpoint.gateway.replica import DOWN, HELD_FOR, Replica, now_us
 
 POLL_S = 0.01  # a place that another worker process freed is found by looking
 CLASSES = ("interactive", "batch")
@@ -124,7 +124,7 @@ class Gate:
             Refusal: 503, with the time after which it is worth trying again.
         """
         self.demand.ask()
-        if not any(self._waiting.values()):
+        if not self._waiting[0] and not self._waiting[1]:
             lease = self._place(ticket)
             if lease is not None:
                 return lease
@@ -142,21 +142,24 @@ class Gate:
 
     def _place(self, ticket: Ticket) -> Lease | None:
         """A place now, or None."""
+        exclude = ticket.exclude
         while True:
-            able = [r for r in self.replicas if r.name not in ticket.exclude and r.available() and not r.full]
+            at_us = now_us()
+            able, seen = [], []
+            for replica in self.replicas:
+                if replica.name not in exclude:
+                    one = replica.candidate(ticket.hashes, ticket.token_ids, ticket.salt, at_us)
+                    if one is not None:
+                        able.append(replica)
+                        seen.append(one)
             if not able:
                 return None
-            hashes = ticket.hashes
-            cached = [r.cached_tokens(hashes, ticket.token_ids, ticket.salt) for r in able]
-            seen = [
-                Candidate(r.name, r.load, r.queued_tokens, tokens, r.config.weight, r.stale)
-                for r, tokens in zip(able, cached, strict=True)
-            ]
             chosen = self._policy.choose(seen, Prompt(ticket.tokens, ticket.key))
             replica, predicted = able[chosen], min(seen[chosen].cached_tokens, ticket.tokens)
             queued = max(0, ticket.tokens - predicted)
             if replica.take(queued):
-                replica.index.insert(hashes)
+                if ticket.hashes:
+                    replica.index.insert(ticket.hashes)
                 return Lease(replica, predicted, queued, self._released)
 
     def _refuse_hopeless(self, ticket: Ticket) -> None:

@@ -121,7 +121,8 @@ class RedisLimits:
             limits = (a.streams, a.requests_per_minute, a.tokens_per_minute, a.tokens_per_day)
             numbers += [limit or 0 for limit in limits]
         try:
-            answer = await self._reserve(keys=self._keys(holders), args=[time.time(), tokens, mark, LEASE_S, *numbers])
+            arguments: list[str | int | float] = [time.time(), tokens, mark, LEASE_S, *numbers]
+            answer = await asyncio.create_task(self._reserve(keys=self._keys(holders), args=arguments))
         except self._errors:
             raise LimitReached("unreachable", 1.0) from None
         if answer:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
-from setpoint.gateway.config import Gateway, Model
+from setpoint.gateway.config import DIALECTS, Gateway, Model
 from setpoint.gateway.demand import Demand
 from setpoint.gateway.gate import Gate
 from setpoint.gateway.identity import Authenticator, Identity, TokenVerifier
@@ -14,9 +14,11 @@ from setpoint.gateway.keys import KeyStore
 from setpoint.gateway.refusal import unknown_model
 from setpoint.gateway.replica import Replica
 from setpoint.gateway.shared import SharedTable
+from setpoint.records.target import Dialect
 
 FIRST_BYTES_PER_TOKEN = 3.0  # until the engine's own counts tell; low, so that a first reservation is rather too large
 RETRY_BURST = 10.0
+MAX_SEEDS = 10_000
 
 
 @dataclass(slots=True, eq=False)
@@ -29,6 +31,8 @@ class Route:
         gate: The way to its replicas.
         bytes_per_token: Learnt from the engine's counts of prompt tokens.
         retry_budget: Retries that may still be made.
+        dialects: That its engines speak.
+        tokenizes: Whether any of its replicas tells what its cache holds, so that prompts are tokenized.
     """
 
     name: str
@@ -36,6 +40,22 @@ class Route:
     gate: Gate
     bytes_per_token: float = FIRST_BYTES_PER_TOKEN
     retry_budget: float = RETRY_BURST
+    dialects: list[Dialect] = field(init=False)
+    tokenizes: bool = field(init=False)
+    _seeds: dict[str, bytes] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.dialects = [DIALECTS[name] for name in self.model.dialects]
+        self.tokenizes = any(replica.config.kv_events is not None for replica in self.gate.replicas)
+
+    def seed(self, salt: str) -> bytes:
+        """What the block chains of a tenant begin with at this model."""
+        known = self._seeds.get(salt)
+        if known is None:
+            if len(self._seeds) > MAX_SEEDS:
+                self._seeds.clear()
+            known = self._seeds[salt] = f"{self.name}\0{salt}".encode()
+        return known
 
     def estimate(self, prompt_bytes: int) -> int:
         """Tokens of a prompt, about."""
