@@ -1,5 +1,6 @@
 """A request as the gateway understands it: the few members it must know, all others byte for byte as they came."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar, cast
@@ -43,6 +44,11 @@ ZERO = ord("0")
 T = TypeVar("T")
 _LISTS = (Dialect.CHAT, Dialect.MESSAGES)
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_DECODE: dict[type, Callable[[msgspec.Raw], object]] = {
+    str: msgspec.json.Decoder(str | None).decode,
+    int: msgspec.json.Decoder(int | None).decode,
+    bool: msgspec.json.Decoder(bool | None).decode,
+}
 _OPTIONS = msgspec.json.Decoder(dict[str, msgspec.Raw] | None)
 _USAGE = msgspec.Raw(b'{"include_usage":true}')
 
@@ -166,7 +172,7 @@ def _member(members: dict[str, msgspec.Raw], name: str, kind: type[T]) -> T | No
     if kind is int and text.isdigit() and text[0] != ZERO and len(text) <= _MAX_DIGITS:
         return cast("T", int(text))
     try:
-        return msgspec.json.decode(raw, type=kind | None)
+        return cast("T | None", _DECODE[kind](raw))
     except msgspec.DecodeError:
         word = {str: "text", int: "a whole number", bool: "true or false"}.get(kind, "a value")
         raise _bad(name, word) from None

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import msgspec
@@ -62,6 +63,7 @@ class Key:
         return self.revoked is None and (self.expires is None or now < self.expires)
 
 
+@lru_cache(maxsize=1024)  # callers come again and again with the same key
 def digest_of(text: str) -> bytes:
     """What is stored of a key."""
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()

@@ -141,11 +141,11 @@ class SharedLimits:
         with self._table.locked():
             levels = [_requests_after(caps, tokens, now_us, now_s) for caps in every]
             for caps, level in zip(every, levels, strict=True):
-                row = caps.row
+                row, cells = caps.row, caps.row.cells
                 if level is not None:
-                    row[REQUESTS], row[REQUESTS_AT] = level, now_us
-                row.hold(STREAMS, 1)
-                row.hold(RESERVED, tokens)
+                    cells[row.start + REQUESTS], cells[row.start + REQUESTS_AT] = level, now_us
+                cells[row.mine + STREAMS] += 1
+                cells[row.mine + RESERVED] += tokens
         return Reservation(tuple(holders), tokens)
 
     def settle(self, reservation: Reservation, used: int) -> None:
@@ -154,17 +154,16 @@ class SharedLimits:
         every = [self._caps_of(holder) for holder in reservation.holders]
         with self._table.locked():
             for caps in every:
-                row = caps.row
-                _, _, level, at_us, day, day_used, *_ = row.common()
-                row.hold(STREAMS, -1)
-                row.hold(RESERVED, -reservation.tokens)
+                row, cells = caps.row, caps.row.cells
+                start = row.start
+                cells[row.mine + STREAMS] -= 1
+                cells[row.mine + RESERVED] -= reservation.tokens
                 if caps.minute is not None:
-                    row[TOKENS] = drained(level, at_us, now_us, caps.minute) + used * _MILLI
-                    row[TOKENS_AT] = now_us
-                if day != today:
-                    row[DAY] = today
-                    day_used = 0
-                row[DAY_USED] = day_used + used
+                    level = drained(cells[start + TOKENS], cells[start + TOKENS_AT], now_us, caps.minute)
+                    cells[start + TOKENS], cells[start + TOKENS_AT] = level + used * _MILLI, now_us
+                if cells[start + DAY] != today:
+                    cells[start + DAY], cells[start + DAY_USED] = today, 0
+                cells[start + DAY_USED] += used
 
     async def close(self) -> None:
         """See ``LimitStore``."""

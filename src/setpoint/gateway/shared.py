@@ -121,37 +121,38 @@ class Row:
 
     ``row[i]`` and ``row[i] = v`` are common cells; ``hold(i, amount)`` changes this worker's own cell, ``held(i)`` sums
     the cell over the workers.
+
+    Attributes:
+        cells: The whole table's, for whoever changes several at once: ``cells[start + i]`` is a common cell.
+        start: Of the common cells.
+        mine: Of this worker's own ones.
     """
 
-    __slots__ = ("_alone", "_cells", "_mine", "_start", "_stop")
+    __slots__ = ("_alone", "_stop", "cells", "mine", "start")
 
     def __init__(self, table: SharedTable, start: int) -> None:
-        self._cells = table.cells
-        self._start = start
+        self.cells = table.cells
+        self.start = start
         self._stop = start + COMMON_CELLS + table.workers * WORKER_CELLS
-        self._mine = start + COMMON_CELLS + table.worker * WORKER_CELLS
+        self.mine = start + COMMON_CELLS + table.worker * WORKER_CELLS
         self._alone = table.workers == 1
 
     def __getitem__(self, cell: int) -> int:
-        return self._cells[self._start + cell]
+        return self.cells[self.start + cell]
 
     def __setitem__(self, cell: int, value: int) -> None:
-        self._cells[self._start + cell] = value
+        self.cells[self.start + cell] = value
 
     def common(self) -> list[int]:
         """All common cells as they are at one moment."""
-        return self._cells[self._start : self._start + COMMON_CELLS].tolist()
+        return self.cells[self.start : self.start + COMMON_CELLS].tolist()
 
     def hold(self, cell: int, amount: int) -> None:
         """Adds to this worker's own cell."""
-        self._cells[self._mine + cell] += amount
-
-    def mine(self, cell: int) -> int:
-        """This worker's own cell."""
-        return self._cells[self._mine + cell]
+        self.cells[self.mine + cell] += amount
 
     def held(self, cell: int) -> int:
         """The sum over all workers."""
         if self._alone:
-            return self._cells[self._start + COMMON_CELLS + cell]
-        return sum(self._cells[self._start + COMMON_CELLS + cell : self._stop : WORKER_CELLS])
+            return self.cells[self.start + COMMON_CELLS + cell]
+        return sum(self.cells[self.start + COMMON_CELLS + cell : self._stop : WORKER_CELLS])
