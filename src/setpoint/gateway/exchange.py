@@ -7,7 +7,6 @@ client that leaves, whenever it leaves, is a cancelled flow and nothing more.
 import asyncio
 import logging
 import time
-from functools import cache
 from random import getrandbits
 from typing import TYPE_CHECKING
 
@@ -31,7 +30,6 @@ from setpoint.gateway.snapshot import Route
 from setpoint.gateway.tokenization import token_ids
 from setpoint.protocol.requests import PATHS
 from setpoint.protocol.translate import TRANSLATED
-from setpoint.records.exchange import Outcome
 from setpoint.records.target import Dialect
 
 if TYPE_CHECKING:
@@ -187,7 +185,7 @@ class Exchange:
         route.asked()
         failure: Refusal | None = None
         held: tuple[Relay, str, int | None] | None = None
-        for number in range(route.model.retries.attempts):
+        for number in range(route.attempts):
             if number and not route.may_retry():
                 break
             before = time.monotonic()
@@ -224,7 +222,7 @@ class Exchange:
             return
         replica = min(following, key=lambda r: r.in_flight)
         assert replica.config.kv_events is not None
-        salt = self._plane.salt(identity.tenant) if route.model.cache_salt else None
+        salt = self._plane.salt(identity.tenant) if route.salted else None
         body = self._body(identity, ask, engine, route, replica, salt)
         limit_s = replica.config.kv_events.tokenize_timeout
         found = await asyncio.create_task(token_ids(replica, engine, body, limit_s))
@@ -253,14 +251,14 @@ class Exchange:
         self.account.replica, self.account.predicted = replica.name, lease.predicted_tokens
         self.account.attempts += 1
         relay = self.account.relay = Relay(
-            self._client, ask, engine, route.model.timeouts,
+            self._client, ask, engine, route.timeouts,
             pass_empty=self._snapshot.config.empty_answers == "pass",
-            repair=_outcomes(route.model.retries.repair),
+            repair=route.repair,
             fields=self._fields, started_s=self._request.received_s,
         )  # fmt: skip
         relay.sent_s = relay.last_s = now
         try:
-            body = self._body(identity, ask, engine, route, replica, salt if route.model.cache_salt else None)
+            body = self._body(identity, ask, engine, route, replica, salt if route.salted else None)
         except Refusal:
             lease.release()
             raise
@@ -274,7 +272,7 @@ class Exchange:
                 reused = connection is not None
                 if connection is None:
                     try:
-                        connection = await asyncio.create_task(replica.connect(route.model.timeouts.connect))
+                        connection = await asyncio.create_task(replica.connect(route.timeouts.connect))
                     except (OSError, TimeoutError) as error:
                         timeout = isinstance(error, TimeoutError)
                         relay.unreachable(describe_failure(error), time.monotonic(), timeout=timeout)
@@ -340,11 +338,6 @@ class Exchange:
         if counted is not None and account.route is not None and account.ask is not None:
             account.route.learn(account.ask.prompt_bytes, counted)
         self._plane.journal.write(account.ended(self._plane.mark, client_gone=self._client.gone))
-
-
-@cache
-def _outcomes(names: tuple[str, ...]) -> frozenset[Outcome]:
-    return frozenset(Outcome(name) for name in names)
 
 
 def _over(reached: LimitReached) -> Refusal:

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Protocol
@@ -24,6 +24,7 @@ from setpoint.gateway.identity import keyed_mark, secret_of
 from setpoint.gateway.journal import Ended, Line, Opened, read_line, read_lines
 
 BATCH_BYTES = 4 * 2**20
+BLOCKS_KNOWN = 2**14  # a session's next prompt begins with the blocks of the last one
 _encode = msgspec.json.Encoder().encode
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS progress (gateway TEXT, file TEXT, done BIGINT NOT NULL, PRIMARY KEY (gateway, file));
@@ -127,7 +128,7 @@ class Ledger:
         self._journals = folder / "run" / "journal"
         self._access_log = access_log
         self._gateway = gateway
-        self._mark = partial(keyed_mark, secret_of(folder))
+        self._mark = lru_cache(maxsize=BLOCKS_KNOWN)(partial(keyed_mark, secret_of(folder)))
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._db: _Database
         if url is not None:
