@@ -21,6 +21,8 @@ from setpoint.gateway.refusal import Refusal, loading, no_capacity
 from setpoint.gateway.replica import DOWN, HELD_FOR, Replica, now_us
 
 POLL_S = 0.01  # a place that another worker process freed is found by looking
+LOOK = 16  # entries at the head of the queue among which one is found whose prefix a free replica holds
+MAX_PASSED_OVER = 4
 CLASSES = ("interactive", "batch")
 
 
@@ -39,6 +41,7 @@ class Ticket:
         token_ids: Its token ids, four bytes each, where they are known.
         salt: Cache salt that goes with it.
         deadline_s: Monotonic; None leaves it to the class.
+        passed_over: How often a later one took the place that was its turn.
     """
 
     tenant: str
@@ -52,6 +55,7 @@ class Ticket:
     token_ids: bytes | None = None
     salt: str | None = None
     until_s: float = 0.0
+    passed_over: int = 0
     future: "asyncio.Future[Lease] | None" = None
 
 
@@ -261,14 +265,45 @@ class Gate:
             if ticket.future.done():
                 heapq.heappop(self._heap)
                 continue
-            lease = self._place(ticket)
+            chosen = self._warmest(ticket)
+            lease = self._place(chosen)
             if lease is None:
                 return
-            heapq.heappop(self._heap)
             self._virtual = max(self._virtual, tag)
-            ticket.future.set_result(lease)
+            if chosen is not ticket:
+                ticket.passed_over += 1
+            assert chosen.future is not None
+            chosen.future.set_result(lease)  # its entry goes once it is the first
         self._finish.clear()
         self._virtual = 0.0
+
+    def _warmest(self, first: Ticket) -> Ticket:
+        """Who of those next in turn takes a free place: the one of whose prompt a free replica holds most.
+
+        Only tickets of the first one's class and tenant before which no other's stands are looked at, so that nobody
+        else waits longer for it. The first is passed over ``MAX_PASSED_OVER`` times, and not when its time is short.
+        """
+        at_us, left_s = now_us(), first.until_s - time.monotonic()
+        if first.passed_over >= MAX_PASSED_OVER or left_s < self._service_s * MAX_PASSED_OVER:
+            return first
+        if all(replica.candidate([], None, None, at_us) is None for replica in self.replicas):
+            return first
+        best, most = first, -1
+        for _, _, _, ticket in heapq.nsmallest(LOOK, self._heap):
+            assert ticket.future is not None
+            if ticket.future.done():
+                continue
+            if (ticket.rank, ticket.tenant) != (first.rank, first.tenant):
+                break
+            held = -1
+            for replica in self.replicas:
+                if replica.name not in ticket.exclude:
+                    one = replica.candidate(ticket.hashes, ticket.token_ids, ticket.salt, at_us)
+                    if one is not None:
+                        held = max(held, one.cached_tokens)
+            if held > most:
+                best, most = ticket, held
+        return best
 
     def refuse_all(self) -> None:
         """The process ends: nobody waits any longer."""
