@@ -247,7 +247,8 @@ class Connection(asyncio.Protocol):
         if self._sending or not self._parser.should_keep_alive():  # answered before it had read the whole request
             self.abort()
         self.idle_since_s = self._now_s
-        self._ended = sink
+        if sink is not None:  # a second response in the same read has none, and does not undo the first one's end
+            self._ended = sink
 
 
 @functools.lru_cache(maxsize=64)  # a server says nearly the same with every answer
