@@ -1,6 +1,8 @@
 """A coroutine that goes on within callbacks behaves as in a task, and sooner."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -115,6 +117,45 @@ def test_what_came_before_it_was_cancelled_is_received_and_given_back() -> None:
         assert (got, run.ends) == ([7], [True])
 
     asyncio.run(go())
+
+
+def test_it_gives_way_for_a_turn_of_the_loop() -> None:
+    async def go() -> None:
+        async def work() -> None:
+            await asyncio.sleep(0)
+
+        run = Run(work())
+        assert run.ends == []
+        await _settle(lambda: run.ends != [])
+        assert run.ends == [False]
+
+    asyncio.run(go())
+
+
+def test_what_it_held_is_free_at_its_end_without_a_collector() -> None:
+    """The moment that it waited for does not hold on to it, nor to who is told of its end."""
+
+    class Exchange:
+        def __init__(self) -> None:
+            self.done = Moment()
+
+        async def run(self) -> None:
+            await self.done
+
+        def ended(self, cancelled: bool) -> None:
+            """Told."""
+
+    exchange = Exchange()
+    done, gone = exchange.done, weakref.ref(exchange)
+    Flow(exchange.run(), exchange.ended).start()
+    del exchange
+    assert gone() is not None
+    gc.disable()
+    try:
+        done.set()
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 def test_what_fails_at_its_end_ends_and_harms_no_other() -> None:

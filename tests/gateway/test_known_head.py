@@ -3,7 +3,7 @@
 import pytest
 
 from setpoint.gateway.incoming import Request
-from setpoint.gateway.known_head import KnownHead, known_head
+from setpoint.gateway.known_head import MAX_KNOWN_BYTES, KnownHead, known_head
 
 HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\nContent-Length: %d\r\nauthorization: Bearer k\r\n\r\n"
 
@@ -50,6 +50,17 @@ def test_the_same_head_with_any_length_is_read(known: KnownHead, body: bytes) ->
 )
 def test_anything_else_is_left_to_the_parser(known: KnownHead, data: bytes) -> None:
     assert known.read(data, 0.0) is None
+
+
+def test_what_is_remembered_is_small() -> None:
+    """A connection keeps it for as long as it lives: no body, and no large head."""
+    sent = request()
+    made = known_head(whole(b"{}"), sent)
+    assert made is not None
+    assert made._request.body == b""
+    assert sent.body == b"{}"
+    large = HEAD.replace(b"Bearer k", b"k" * MAX_KNOWN_BYTES) % 2 + b"{}"
+    assert known_head(large, sent) is None
 
 
 def test_only_plain_requests_are_remembered() -> None:

@@ -212,7 +212,8 @@ class ServerConnection(asyncio.Protocol):
         fault = incoming.fault(self._parser.get_http_version(), upgrade=upgrade, http=self._host.http)
         if fault is not None:
             self._refusal = fault if upgrade else self._refusal or fault
-        elif "expect" in incoming.fields and self._refusal is None and not self._busy and self._transport is not None:
+        elif "expect" in incoming.fields and self._refusal is None and not self._busy and not self._waiting:
+            assert self._transport is not None  # nobody is being answered: this is for the request that asks
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, data: bytes) -> None:

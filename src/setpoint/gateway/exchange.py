@@ -271,12 +271,11 @@ class Exchange:
                 connection = None if fresh else replica.pool.take()
                 reused = connection is not None
                 if connection is None:
-                    try:
-                        connection = await asyncio.create_task(replica.connect(route.timeouts.connect))
-                    except (OSError, TimeoutError) as error:
-                        timeout = isinstance(error, TimeoutError)
-                        relay.unreachable(describe_failure(error), time.monotonic(), timeout=timeout)
-                        break
+                    connection = await _connected(replica, relay, route.timeouts.connect)
+                if self._client.gone:  # in the moment in which the place or the connection came
+                    raise asyncio.CancelledError
+                if connection is None or relay.judgement is not None:  # a limit passed meanwhile
+                    break
                 relay.begin(connection, reused=reused, now_s=time.monotonic())
                 self._client.on_pause, self._client.on_resume = connection.pause_reading, connection.resume_reading
                 if self._client.paused:
@@ -338,6 +337,16 @@ class Exchange:
         if counted is not None and account.route is not None and account.ask is not None:
             account.route.learn(account.ask.prompt_bytes, counted)
         self._plane.journal.write(account.ended(self._plane.mark, client_gone=self._client.gone))
+
+
+async def _connected(replica: Replica, relay: Relay, limit_s: float) -> Connection | None:
+    """A new connection, or None, and the relay knows why."""
+    try:
+        return await asyncio.create_task(replica.connect(limit_s))
+    except (OSError, TimeoutError) as error:
+        timeout = isinstance(error, TimeoutError)
+        relay.unreachable(describe_failure(error), time.monotonic(), timeout=timeout)
+        return None
 
 
 def _over(reached: LimitReached) -> Refusal:

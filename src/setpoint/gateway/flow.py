@@ -36,8 +36,9 @@ class Moment:
         """It has come: whoever waits goes on before this returns."""
         if not self.come:
             self.come = True
-            if self._then is not None:
-                self._then()
+            then, self._then = self._then, None  # kept no longer: whoever waits holds this moment, too
+            if then is not None:
+                then()
 
 
 class Flow:
@@ -97,6 +98,9 @@ class Flow:
         self._waits = waits
         if isinstance(waits, Moment):
             waits.then(self._step)
+        elif waits is None:  # as ``asyncio.sleep(0)`` does: one turn of the loop
+            asyncio.get_running_loop().call_soon(self._step)
+            return
         else:
             waits._asyncio_future_blocking = False  # noqa: SLF001 - how whoever drives a coroutine answers a future
             waits.add_done_callback(self._goes_on)

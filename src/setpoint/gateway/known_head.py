@@ -5,12 +5,14 @@ llhttp has read those very bytes and taken them, and so have the checks of ``inc
 """
 
 import re
+from dataclasses import replace
 
 from setpoint.gateway.incoming import Request
 
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d{1,9})[ \t]*\r\n", re.IGNORECASE)
 _END = b"\r\n\r\n"
 _DIGITS = 9  # of a length that is read here
+MAX_KNOWN_BYTES = 8192  # of a head; it stays as long as its connection
 
 
 class KnownHead:
@@ -59,6 +61,8 @@ def known_head(data: bytes, request: Request) -> KnownHead | None:
         request: What the parser made of them.
     """
     end = data.find(_END) + len(_END)
+    if end > MAX_KNOWN_BYTES:
+        return None
     found = _LENGTH.findall(data, 0, end)
     if request.http_1_0 or not request.keep_alive or request.certificate or len(found) != 1:
         return None
@@ -66,4 +70,4 @@ def known_head(data: bytes, request: Request) -> KnownHead | None:
         return None
     match = _LENGTH.search(data, 0, end)
     assert match is not None
-    return KnownHead(data[: match.start(1)], data[match.end(1) : end], request)
+    return KnownHead(data[: match.start(1)], data[match.end(1) : end], replace(request, body=b""))

@@ -159,7 +159,8 @@ class Relay:
                 self._settle(reader.end(now_s), b"", now_s)
                 return
             self._pass_on(events)
-            self._settle(reader.end(now_s), end, now_s)
+            if self.judgement is None:  # else they could not be said, and the client has an error event
+                self._settle(reader.end(now_s), end, now_s)
         elif events:
             self._pass_on(events)
         elif len(self._cutter.tail) > MAX_TAIL_BYTES:
