@@ -65,6 +65,7 @@ class Ask:
         max_output: Longest answer asked for, all choices together; None leaves it open.
         parts: The prompt's JSON in the order in which engines render it, without the last bracket.
         members: All members.
+        limit: Longest answer asked for, of each choice; None leaves it open.
     """
 
     dialect: Dialect
@@ -74,6 +75,7 @@ class Ask:
     max_output: int | None
     parts: tuple[bytes, ...]
     members: dict[str, msgspec.Raw]
+    limit: int | None = None
 
     @property
     def prompt_bytes(self) -> int:
@@ -146,14 +148,16 @@ def read_ask(body: bytes, dialect: Dialect) -> Ask:
             options = _OPTIONS.decode(members["stream_options"]) or {}
         except msgspec.DecodeError:
             raise _bad("stream_options", "an object") from None
+    limit = min(outputs) if outputs else None
     return Ask(
         dialect,
         model,
         dialect is not Dialect.EMBEDDINGS and bool(_member(members, "stream", bool)),
         bool(options) and bool(_member(options, "include_usage", bool)),
-        min(outputs) * choices if outputs else None,
+        None if limit is None else limit * choices,
         tuple([_open(text) for text in prompt]),
         members,
+        limit,
     )
 
 

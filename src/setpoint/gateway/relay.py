@@ -138,8 +138,7 @@ class Relay:
     def on_body(self, data: bytes, now_s: float) -> None:
         """A piece of the answer."""
         self.last_s = now_s
-        if self.first_s is None:
-            self.first_s = now_s
+        self.first_s = self.first_s or now_s
         reader = self.reader
         reader.feed(data, now_s)
         self._stream = bool(reader.streams)
