@@ -99,9 +99,7 @@ class Relay:
         self.retryable = False
         self.held = False
         self.whole: tuple[str, bytes] | None = None
-        self.healthy = False
-        self.stale = False
-        self.passed_on = False
+        self.healthy = self.stale = self.passed_on = False
         self.retry_after: float | None = None
         self.sent_s = self.last_s = started_s
         self.first_s: float | None = None
