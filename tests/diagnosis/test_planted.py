@@ -21,7 +21,9 @@ def test_a_planted_bottleneck_is_found_and_nothing_else_is_accused(name: str, tm
     found = done.diagnosis
     supported = [f.name for f in found.supported]
     # Others may really take this machine's CPU, and the client, which has no core of its own, may really be late by it.
-    assert set(supported) <= {name, "neighbour", "client"}, found.headline
+    late_s = max(e.started_s - e.scheduled_s for e in done.records[0].iter_exchanges())
+    others = {"neighbour", "client"} if late_s > 0.005 else {"neighbour"}
+    assert set(supported) <= {name} | others, found.headline
     planted = next(f for f in found.findings if f.name == name)
     if planted.conclusion is not Conclusion.SUPPORTED:  # then the machine did not let it be judged, and that is said
         assert planted.conclusion is Conclusion.UNDECIDED

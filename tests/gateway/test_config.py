@@ -1,15 +1,19 @@
 """A configuration is used or every mistake in it is explained."""
 
+import json
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 from tests.gateway.conftest import config_of
 
 from setpoint.errors import CardError
 from setpoint.gateway.config import Gateway, Timeouts
-from setpoint.gateway.reading import parse_config
+from setpoint.gateway.reading import json_schema, parse_config
+
+ROOT = Path(__file__).parents[2]
 
 
 def read(config: dict[str, Any]) -> Gateway:
@@ -100,3 +104,46 @@ def test_units_are_those_of_people() -> None:
     assert read_.models["fake"].timeouts.first_byte == 600
     assert read_.http.max_body == 8 * 2**20
     assert read_.tenants["local"].limits.tokens_per_day == 2_000_000
+
+
+# the published schema
+
+
+def test_the_published_schema_is_valid_and_kept_in_the_docs() -> None:
+    jsonschema.Draft202012Validator.check_schema(json_schema())
+    kept = json.loads((ROOT / "docs/gateway.schema.json").read_text(encoding="utf-8"))
+    assert kept == json_schema(), "run: setpoint gateway schema > docs/gateway.schema.json"
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        good(),
+        changed("http.max_body", "64 MiB"),
+        changed("models.fake.timeouts.gap", "5 min"),
+        changed("tenants.local.limits", {"tokens_per_minute": 1000, "streams": 2}),
+        yaml.safe_load((ROOT / "examples/gateway.yaml").read_text()),
+    ],
+    ids=["plain", "size", "duration", "limits", "example"],
+)
+def test_the_published_schema_takes_what_is_good(config: dict[str, Any]) -> None:
+    read(config)
+    jsonschema.validate(config, json_schema())
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        changed("models.fake.replcas", []),
+        changed("models.fake.dialects", ["chatt"]),
+        changed("http.max_body", [1]),
+        changed("models", {}),
+        changed("kind", "Gatway"),
+    ],
+    ids=["a field", "a choice", "a form", "nothing to serve", "a kind"],
+)
+def test_the_published_schema_refuses_what_an_editor_can_know(config: dict[str, Any]) -> None:
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(config, json_schema())
+    with pytest.raises(CardError):
+        read(config)

@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 from tests.gateway.conftest import HELLO, config_of, read_all, served, until
 from tests.gateway.upstream import GOOD, chunked, good, reset, upstream
 
+from setpoint.gateway.gate import Gate, Lease, Ticket
 from setpoint.protocol.conformance import say, sse
 from setpoint.testing.fake_engine import fake_engine
 from setpoint.testing.script import Fault, FaultKind, Script
@@ -354,3 +356,27 @@ def test_only_the_client_of_the_last_duplicate_member_is_believed_once(state: Pa
     with upstream(good) as engine, served(config_of(state, engine.url)) as gateway:
         assert gateway.call("POST", "/v1/chat/completions", body).status == 200
         assert engine.body().count(b'"model"') == 1
+
+
+def test_nothing_is_asked_for_a_client_that_leaves_in_the_moment_its_place_comes(
+    state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enter = Gate.enter
+    leave: list[Callable[[], object]] = []
+
+    async def entered(gate: Gate, ticket: Ticket) -> Lease:
+        lease = await enter(gate, ticket)
+        while leave:
+            leave.pop()()
+        return lease
+
+    monkeypatch.setattr(Gate, "enter", entered)
+    with upstream(good) as engine, served(config_of(state, engine.url)) as gateway:
+        leave.append(lambda: [one.connection_lost(None) for one in tuple(gateway.plane.connections)])
+        with gateway.raw() as sock:
+            sock.sendall(post())
+            line = gateway.ended()[-1]
+        assert line.outcome == "cancelled"
+        until(gateway.idle)
+        assert gateway.chat(stream=True).status == 200
+        assert len(engine.requests) == 1

@@ -9,7 +9,7 @@ import pytest
 
 from setpoint.gateway.config import Model
 from setpoint.gateway.demand import LOADING_SINCE_US, Demand
-from setpoint.gateway.gate import Gate, Lease, Ticket
+from setpoint.gateway.gate import MAX_PASSED_OVER, Gate, Lease, Ticket
 from setpoint.gateway.refusal import Refusal
 from setpoint.gateway.replica import EJECTED_UNTIL_US, LOADING, STATE, Replica, now_us
 from setpoint.gateway.shared import SharedTable
@@ -32,6 +32,10 @@ def ticket(
 ) -> Ticket:
     deadline = None if within_s is None else time.monotonic() + within_s
     return Ticket(tenant, weight, rank, tokens, 1, [], deadline_s=deadline)
+
+
+def with_prompt(tenant: str, *blocks: int) -> Ticket:
+    return Ticket(tenant, 1.0, 0, 256 * len(blocks), blocks[0], list(blocks))
 
 
 async def order_of(way: Gate, tickets: list[Ticket]) -> list[Ticket]:
@@ -74,6 +78,56 @@ def test_long_prompts_weigh_more(tmp_path: Path) -> None:
     tickets = [ticket("long", tokens=4000) for _ in range(10)] + [ticket("short", tokens=400) for _ in range(40)]
     order = asyncio.run(order_of(gate(tmp_path, interactive_wait=600), tickets))
     assert [t.tenant for t in order[:22]].count("short") >= 18
+
+
+async def warmed(way: Gate, prompt: Ticket) -> None:
+    """The one replica has just computed this prompt."""
+    (await way.enter(prompt)).release()
+
+
+def test_a_free_place_goes_to_the_waiting_request_whose_prefix_is_there(tmp_path: Path) -> None:
+    async def go() -> list[Ticket]:
+        way = gate(tmp_path, interactive_wait=600)
+        await warmed(way, with_prompt("a", 1, 2, 3))
+        return await order_of(way, tickets)
+
+    tickets = [with_prompt("a", 10), with_prompt("a", 20), with_prompt("a", 1, 2, 3, 4)]
+    order = asyncio.run(go())
+    assert order == [tickets[2], tickets[0], tickets[1]]
+
+
+def test_a_request_is_passed_over_a_few_times_and_no_more(tmp_path: Path) -> None:
+    async def go() -> list[Ticket]:
+        way = gate(tmp_path, interactive_wait=600)
+        await warmed(way, with_prompt("a", 1))
+        return await order_of(way, [cold, *warm])
+
+    cold, warm = with_prompt("a", 10), [with_prompt("a", 1, 100 + i) for i in range(12)]
+    order = asyncio.run(go())
+    assert order.index(cold) == MAX_PASSED_OVER
+
+
+def test_a_prefix_that_is_there_does_not_go_before_another_tenants_turn(tmp_path: Path) -> None:
+    async def go() -> list[Ticket]:
+        way = gate(tmp_path, interactive_wait=600)
+        await warmed(way, with_prompt("a", 1))
+        return await order_of(way, tickets)
+
+    tickets = [with_prompt("a", 10), with_prompt("b", 20), with_prompt("a", 1, 2)]
+    order = asyncio.run(go())
+    assert order == tickets
+
+
+def test_a_request_whose_time_is_short_is_not_passed_over(tmp_path: Path) -> None:
+    async def go() -> list[Ticket]:
+        way = gate(tmp_path, interactive_wait=600)
+        await warmed(way, with_prompt("a", 1))
+        way._service_s = 1.0
+        return await order_of(way, [hurried, with_prompt("a", 1, 2)])
+
+    hurried = with_prompt("a", 10)
+    hurried.deadline_s = time.monotonic() + 3
+    assert asyncio.run(go())[0] is hurried
 
 
 async def refusal_of(way: Gate, mine: Ticket) -> Refusal:

@@ -148,6 +148,16 @@ def test_a_client_may_ask_before_it_sends_a_body(gateway: Served) -> None:
         assert b"[DONE]" in read_all(sock)
 
 
+def test_a_pipelined_question_whether_to_send_a_body_does_not_enter_the_answer_before_it(gateway: Served) -> None:
+    asking = post("host: x", LENGTH, "expect: 100-continue", "connection: close", body=b"")
+    with gateway.raw() as sock:
+        sock.sendall(b"GET /v1/models HTTP/1.1\r\nhost: x\r\n\r\n" + asking)
+        said = sock.recv(100)
+        assert said.startswith(b"HTTP/1.1 200")
+        sock.sendall(BODY)
+        assert b"[DONE]" in read_all(sock)
+
+
 @pytest.mark.parametrize("sent", [b"POST /v1/chat", post("host: x", LENGTH, body=BODY[:5])], ids=["header", "body"])
 def test_a_request_that_does_not_arrive_is_refused(gateway: Served, sent: bytes) -> None:
     with gateway.raw() as sock:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from tests.gateway.conftest import config_of, served, until
 
 from setpoint.gateway.config import Limits, Redis
+from setpoint.gateway.flow import Flow
 from setpoint.gateway.limits import (
     DAY_USED,
     RESERVED,
@@ -315,6 +316,35 @@ def test_redis_refunds_and_charges(redis_url: str, monkeypatch: pytest.MonkeyPat
         await store.settled()
         assert not await admitted(store, who, 71)
         assert await admitted(store, who, 70)
+        await store.close()
+
+    asyncio.run(go())
+
+
+def test_what_redis_gave_to_a_request_whose_client_had_left_comes_back(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However far the question has come: not sent, on its way, answered."""
+
+    async def go() -> None:
+        store = redis_store(monkeypatch, redis_url, "left")
+        who = holder(tokens_per_day=100, streams=1)
+        for turns in range(12):
+            ended: list[bool] = []
+
+            async def work() -> None:
+                store.settle(await store.reserve([who], 100), 0)
+
+            flow = Flow(work(), ended.append)
+            flow.start()
+            for _ in range(turns):
+                await asyncio.sleep(0.0002)
+            flow.cancel()
+            while not ended:  # noqa: ASYNC110 - nothing announces it
+                await asyncio.sleep(0.001)
+            await store.settled()
+            assert await admitted(store, holder(tokens_per_day=100), 100), turns
+            await store._client.flushdb()
         await store.close()
 
     asyncio.run(go())

@@ -3,6 +3,7 @@
 import json
 import socket
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -37,7 +38,8 @@ def through(case: Case, client: Dialect, state: Path) -> tuple[bytes, str, bool,
 
     model = {"dialects": [SPOKEN[case.dialect]], "retries": {"attempts": 1}}
     with upstream(answer) as engine, served(config_of(state, engine.url, model=model)) as gateway:
-        body: dict[str, object] = {"model": "fake", "stream": True, "max_tokens": 64}
+        # no answer of the corpus is shorter than this limit, so that a cut is the limit's
+        body: dict[str, object] = {"model": "fake", "stream": True, "max_tokens": 1}
         path = {
             Dialect.CHAT: "/v1/chat/completions", Dialect.MESSAGES: "/v1/messages", Dialect.RESPONSES: "/v1/responses",
         }[client]  # fmt: skip
@@ -124,6 +126,28 @@ def test_tokens_can_be_counted_before_the_call(state: Path) -> None:
         assert got.status == 200
         assert got.json()["input_tokens"] > 0
         assert got.fields["x-setpoint-origin"] == "estimated"
+
+
+def test_a_stream_that_cannot_be_said_and_its_end_in_one_read_are_one_error(state: Path) -> None:
+    """The next answer on the connection must not begin with a second error."""
+
+    def answer(sock: socket.socket, request: bytes) -> bool:
+        start = chunked(sse(say("Hel")), end=False)
+        sock.sendall(start)
+        time.sleep(0.1)
+        rest = sse({"choices": [{"delta": {"content": 5}}]}, chat(finish="stop"), "[DONE]")
+        sock.sendall(chunked(sse(say("Hel")), rest).removeprefix(start))
+        return True
+
+    with upstream(answer) as engine, served(config_of(state, engine.url, model={"dialects": ["chat"]})) as gateway:
+        body = {"model": "fake", "stream": True, "max_tokens": 8, "messages": HELLO}
+        with closing(gateway.connection()) as connection:
+            connection.request("POST", "/v1/messages", json.dumps(body))
+            got = connection.getresponse().read()
+            assert (got.count(b"event: error"), got.count(b"message_stop")) == (1, 0)
+            connection.request("GET", "/v1/models")
+            assert connection.getresponse().status == 200
+        assert gateway.ended()[0].outcome == "malformed"
 
 
 def test_a_text_only_engine_passes_a_plain_stream(state: Path) -> None:

@@ -175,3 +175,39 @@ def test_what_is_not_http_is_malformed(state: Path, sent: bytes, status: int) ->
     assert b'"error"' in got.body
     assert b"[DONE]" not in got.body
     assert (line.outcome, line.reason) == ("malformed", "the response is not HTTP/1.1")
+
+
+@pytest.mark.parametrize(
+    ("limit", "counted", "finish", "outcome"),
+    [
+        ({"max_tokens": 64}, 2, "length", "truncated"),  # the context of its slot ended first
+        ({"max_tokens": 3}, 2, "length", "length"),  # servers differ by one in what they count
+        ({"max_tokens": 2, "n": 8}, 2, "length", "length"),
+        ({"max_tokens": 64}, 2, "stop", "complete"),
+        ({"max_tokens": 64}, None, "length", "length"),
+        ({}, 2, "length", "length"),
+    ],
+    ids=["cut", "one less", "each choice", "its own end", "not counted", "no limit"],
+)
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "document"])
+def test_an_answer_cut_before_its_limit_is_recorded_as_truncated_and_passed_on_as_it_is(
+    state: Path, limit: dict[str, int], counted: int | None, finish: str, outcome: str, *, stream: bool
+) -> None:
+    tokens = {"prompt_tokens": 9, "completion_tokens": counted, "total_tokens": 9}
+    ends = [] if counted is None else [usage(9, counted)]
+    body = sse(say("Hello"), chat(finish=finish), *ends, "[DONE]")
+    if not stream:
+        choice = {"index": 0, "message": {"role": "assistant", "content": "Hello"}, "finish_reason": finish}
+        body = json.dumps({"choices": [choice]} | ({} if counted is None else {"usage": tokens})).encode()
+    kind = "text/event-stream" if stream else "application/json"
+
+    def answer(sock: socket.socket, request: bytes) -> bool:
+        sock.sendall(chunked(body, kind=kind))
+        return True
+
+    with upstream(answer) as engine, served(config_of(state, engine.url)) as gateway:
+        asked = {"model": "fake", "messages": HELLO, "stream": stream, "stream_options": {"include_usage": True}}
+        got = gateway.call("POST", "/v1/chat/completions", asked | limit)
+        line = gateway.ended()[-1]
+    assert (got.status, got.body) == (200, body)
+    assert (line.outcome, line.status, line.attempts) == (outcome, 200, 1)

@@ -74,6 +74,14 @@ def check(config: Config, *, json: Json = False) -> None:
     stdout().print(sentence, markup=False, soft_wrap=True)
 
 
+@group.command("schema")
+def schema() -> None:
+    """Print the JSON Schema of a configuration, for editors."""
+    from setpoint.gateway.reading import json_schema
+
+    emit_json(json_schema())
+
+
 @group.command("probe")
 def probe(
     url: Annotated[str, typer.Argument(help="Address of a running gateway.")],

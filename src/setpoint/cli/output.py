@@ -1,7 +1,7 @@
 """Where output goes: answers to stdout, commentary to stderr, JSON when a machine asked."""
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Annotated, Any
 
@@ -15,6 +15,7 @@ from setpoint.metrics.verdict import State
 Json = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
 
 STATE_STYLE = {State.MET: "green", State.MISSED: "red", State.UNDECIDED: "yellow"}
+_ANY_WIDTH = 10_000
 EXIT = {State.MET: 0, State.MISSED: 1, State.UNDECIDED: 3}
 
 
@@ -48,6 +49,28 @@ def table(columns: Iterable[str], rows: Iterable[Iterable[str]], *, title: str |
     for row in rows:
         out.add_row(*row)
     return out
+
+
+def print_rows(console: Console, columns: Sequence[str], rows: Iterable[Sequence[str]], *, naming: int = 1) -> None:
+    """Prints a table, or where it is wider than the console a block a row, so that no cell is cut in two.
+
+    Args:
+        console: Where to.
+        columns: Headings.
+        rows: A cell a column.
+        naming: How many cells, from the first, are the heading of a row's block. In a block empty cells are left out.
+    """
+    rows = list(rows)
+    whole = table(columns, rows)
+    if console.measure(whole, options=console.options.update_width(_ANY_WIDTH)).maximum <= console.width:
+        console.print(whole)
+        return
+    widest = max(map(len, columns[naming:]))
+    for row in rows:
+        console.print(" ".join(row[:naming]), style="bold", markup=False, soft_wrap=True)
+        for name, cell in zip(columns[naming:], row[naming:], strict=True):
+            if cell:
+                console.print(f"  {name:<{widest}}  {cell}", markup=False, soft_wrap=True)
 
 
 def exit_code(states: Iterable[State]) -> int:

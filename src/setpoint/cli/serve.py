@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from setpoint.cli.app import app
-from setpoint.cli.output import Json, emit_json, stderr, stdout, table
+from setpoint.cli.output import Json, emit_json, print_rows, stderr, stdout
 
 if TYPE_CHECKING:
     from setpoint.fleet.deployment import Deployment
@@ -71,7 +71,8 @@ def run(
                  r.share, r.url.partition("://")[2])
                 for r in address.replicas
             )  # fmt: skip
-            stdout().print(table(("model", "replica", "engine", "state", "ready in", "uses", "address"), rows))
+            columns = ("model", "replica", "engine", "state", "ready in", "uses", "address")
+            print_rows(stdout(), columns, rows, naming=2)
         sys.stdout.flush()
 
     run_fleet(deployment, reread=read, say=_say, serving=serving)

@@ -58,14 +58,16 @@ class Connection(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_bodiless_bytes", "_clock", "_close_delimited", "_fields", "_got_bytes", "_now_s", "_parser", "_pieces",
-        "_sending", "_sink", "_status", "_transport", "_whole", "exchanges", "idle_since_s", "lost", "on_body", "open",
+        "_bodiless_bytes", "_clock", "_close_delimited", "_ended", "_fields", "_got_bytes", "_now_s", "_parser",
+        "_pieces", "_sending", "_sink", "_status", "_transport", "_whole", "exchanges", "idle_since_s", "lost",
+        "on_body", "open",
     )  # fmt: skip
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._transport: asyncio.Transport | None = None
         self._sink: Sink | None = None
+        self._ended: Sink | None = None  # whose response came to its end in the current read
         self._now_s = 0.0
         self._status = 0
         self._fields: list[tuple[bytes, bytes]] = []
@@ -164,11 +166,17 @@ class Connection(asyncio.Protocol):
             fault = _own_fault(error.__context__)
         except httptools.HttpParserError:
             fault = "the response is not HTTP/1.1"
-        if self._pieces:
-            try:
+        ended, self._ended = self._ended, None
+        try:
+            if self._pieces:
                 self._deliver()
-            except Exception as error:  # noqa: BLE001 - a fault of ours: say so, and do not call it the server's
-                fault = _own_fault(error)
+            if ended is not None:  # only now: whoever is told may send the next request on this connection
+                if fault is not None:
+                    self.abort()
+                ended.on_end(self._now_s)
+                return
+        except Exception as error:  # noqa: BLE001 - a fault of ours: say so, and do not call it the server's
+            fault = _own_fault(error)
         if fault is not None:
             self._garble(fault)
         elif self._bodiless_bytes > MAX_HEAD_BYTES:
@@ -239,8 +247,8 @@ class Connection(asyncio.Protocol):
         if self._sending or not self._parser.should_keep_alive():  # answered before it had read the whole request
             self.abort()
         self.idle_since_s = self._now_s
-        if sink is not None:
-            sink.on_end(self._now_s)
+        if sink is not None:  # a second response in the same read has none, and does not undo the first one's end
+            self._ended = sink
 
 
 @functools.lru_cache(maxsize=64)  # a server says nearly the same with every answer

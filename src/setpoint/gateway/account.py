@@ -15,7 +15,7 @@ from setpoint.gateway.refusal import Refusal
 from setpoint.gateway.relay import Relay
 from setpoint.gateway.replica import traceparent
 from setpoint.gateway.snapshot import Route
-from setpoint.protocol.judgement import Observed
+from setpoint.protocol.judgement import Observed, judge_length
 from setpoint.records.exchange import ChunkKind, Outcome
 
 _REASONING = ChunkKind.REASONING.value  # looked up once: it is compared with every token
@@ -159,6 +159,8 @@ class Account:
         """Outcome, reason, and the status that tells it."""
         relay, refusal = self.relay, self.refusal
         judgement = relay.judgement if relay is not None else None
+        if judgement is not None and self.ask is not None and self.ask.limit is not None:
+            judgement = judge_length(judgement, self.ask.limit)  # the client has the engine's own end all the same
         if self.replayed:
             return Outcome.COMPLETE, "said again", NOT_MODIFIED
         if self.cancelled:

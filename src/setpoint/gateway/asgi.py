@@ -41,7 +41,9 @@ class AsgiHost:
 
     def start(self, connection: ServerConnection, request: Request) -> "asyncio.Task[None]":
         """Calls the app."""
-        return asyncio.get_running_loop().create_task(self._serve(connection, request))
+        task = asyncio.get_running_loop().create_task(self._serve(connection, request))
+        task.add_done_callback(lambda _: connection.served(task.cancelled()))
+        return task
 
     async def _serve(self, connection: ServerConnection, request: Request) -> None:
         status, fields, parts = 500, [("content-type", "text/plain")], []

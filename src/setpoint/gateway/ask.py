@@ -1,6 +1,8 @@
 """A request as the gateway understands it: the few members it must know, all others byte for byte as they came."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeVar, cast
 
 import msgspec
@@ -40,8 +42,15 @@ _PLAIN: dict[bytes, object] = {b"true": True, b"false": False, b"null": None}
 _MAX_DIGITS = 18  # longer ones are left to the decoder
 ZERO = ord("0")
 T = TypeVar("T")
+_LISTS = (Dialect.CHAT, Dialect.MESSAGES)
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_DECODE: dict[type, Callable[[msgspec.Raw], object]] = {
+    str: msgspec.json.Decoder(str | None).decode,
+    int: msgspec.json.Decoder(int | None).decode,
+    bool: msgspec.json.Decoder(bool | None).decode,
+}
 _OPTIONS = msgspec.json.Decoder(dict[str, msgspec.Raw] | None)
+_USAGE = msgspec.Raw(b'{"include_usage":true}')
 
 
 @dataclass(slots=True)
@@ -56,6 +65,7 @@ class Ask:
         max_output: Longest answer asked for, all choices together; None leaves it open.
         parts: The prompt's JSON in the order in which engines render it, without the last bracket.
         members: All members.
+        limit: Longest answer asked for, of each choice; None leaves it open.
     """
 
     dialect: Dialect
@@ -65,6 +75,7 @@ class Ask:
     max_output: int | None
     parts: tuple[bytes, ...]
     members: dict[str, msgspec.Raw]
+    limit: int | None = None
 
     @property
     def prompt_bytes(self) -> int:
@@ -84,8 +95,9 @@ class Ask:
             Refusal: 400, the engine's dialect has no word for a member.
         """
         members = self.members.copy()
-        for name in WITHHELD & members.keys():
-            del members[name]
+        if not WITHHELD.isdisjoint(members):
+            for name in WITHHELD & members.keys():
+                del members[name]
         limits = _LIMITS[self.dialect]
         if max_output is not None and self.max_output is None and limits:
             members[limits[-1]] = _raw(max_output)
@@ -94,12 +106,12 @@ class Ask:
                 members = _members(translate.request(msgspec.json.encode(members), self.dialect, engine))
             except TranslationError as error:
                 raise Refusal(400, "invalid_request", error.message) from None
-        members["model"] = _raw(model)
+        members["model"] = _name(model)
         if salt is not None:
-            members["cache_salt"] = _raw(salt)
+            members["cache_salt"] = _name(salt)
         if self.stream and engine in (Dialect.CHAT, Dialect.COMPLETIONS) and not self.wants_usage:
             options = _OPTIONS.decode(members.get("stream_options", b"null")) or {}
-            members["stream_options"] = _raw(options | {"include_usage": True})
+            members["stream_options"] = _raw(options | {"include_usage": True}) if options else _USAGE
         return msgspec.json.encode(members)
 
 
@@ -116,31 +128,36 @@ def read_ask(body: bytes, dialect: Dialect) -> Ask:
     model = _member(members, "model", str)
     if not model:
         raise _bad("model", "a model's name")
-    prompt = [bytes(members[name]).strip() for name in _PROMPT[dialect] if name in members]
-    if _PROMPT[dialect][-1] not in members:
-        raise _bad(_PROMPT[dialect][-1], "the prompt")
-    if dialect in (Dialect.CHAT, Dialect.MESSAGES) and prompt[-1][:1] != b"[":
+    names, limits = _PROMPT[dialect], _LIMITS[dialect]
+    if names[-1] not in members:
+        raise _bad(names[-1], "the prompt")
+    prompt = [bytes(members[name]).strip() for name in names if name in members]
+    if dialect in _LISTS and prompt[-1][:1] != b"[":
         raise _bad("messages", "a list")
-    outputs = [n for name in _LIMITS[dialect] if (n := _member(members, name, int)) is not None]
-    if any(n < 0 for n in outputs):
+    outputs = [n for name in limits if name in members and (n := _member(members, name, int)) is not None]
+    if outputs and min(outputs) < 0:
         raise _bad("max_tokens", "a number from 0")
-    choices = _member(members, "n", int) or 1
-    if not 1 <= choices <= MAX_CHOICES:
-        raise _bad("n", f"a number from 1 to {MAX_CHOICES}")
+    choices = 1
+    if "n" in members:
+        choices = _member(members, "n", int) or 1
+        if not 1 <= choices <= MAX_CHOICES:
+            raise _bad("n", f"a number from 1 to {MAX_CHOICES}")
     options: dict[str, msgspec.Raw] = {}
     if "stream_options" in members:
         try:
             options = _OPTIONS.decode(members["stream_options"]) or {}
         except msgspec.DecodeError:
             raise _bad("stream_options", "an object") from None
+    limit = min(outputs) if outputs else None
     return Ask(
         dialect,
         model,
         dialect is not Dialect.EMBEDDINGS and bool(_member(members, "stream", bool)),
-        bool(_member(options, "include_usage", bool)),
-        min(outputs) * choices if outputs else None,
+        bool(options) and bool(_member(options, "include_usage", bool)),
+        None if limit is None else limit * choices,
         tuple([_open(text) for text in prompt]),
         members,
+        limit,
     )
 
 
@@ -159,7 +176,7 @@ def _member(members: dict[str, msgspec.Raw], name: str, kind: type[T]) -> T | No
     if kind is int and text.isdigit() and text[0] != ZERO and len(text) <= _MAX_DIGITS:
         return cast("T", int(text))
     try:
-        return msgspec.json.decode(raw, type=kind | None)
+        return cast("T | None", _DECODE[kind](raw))
     except msgspec.DecodeError:
         word = {str: "text", int: "a whole number", bool: "true or false"}.get(kind, "a value")
         raise _bad(name, word) from None
@@ -167,6 +184,11 @@ def _member(members: dict[str, msgspec.Raw], name: str, kind: type[T]) -> T | No
 
 def _bad(name: str, expected: str) -> Refusal:
     return Refusal(400, "invalid_request", f"The member {name!r} must be {expected}.")
+
+
+@lru_cache(maxsize=1024)
+def _name(text: str) -> msgspec.Raw:
+    return _raw(text)
 
 
 def _raw(value: object) -> msgspec.Raw:

@@ -14,6 +14,7 @@ import httptools
 from setpoint.gateway.certificates import ClientCertificate, client_certificate
 from setpoint.gateway.config import Http
 from setpoint.gateway.incoming import Incoming, Request, too_large_body, too_large_header
+from setpoint.gateway.known_head import KnownHead, known_head
 from setpoint.gateway.refusal import REASONS, Refusal
 
 MAX_PIPELINED = 4
@@ -21,6 +22,14 @@ LINGER_S = 2.0
 SLOWEST_BYTES_PER_S = 8192
 WRITE_HIGH = 256 * 2**10
 WRITE_LOW = 64 * 2**10
+
+
+class Work(Protocol):
+    """A request under way."""
+
+    def cancel(self) -> object:
+        """Its client has gone."""
+        ...
 
 
 class Host(Protocol):
@@ -39,8 +48,8 @@ class Host(Protocol):
         """Whether no further connection is taken."""
         ...
 
-    def start(self, connection: "ServerConnection", request: Request) -> "asyncio.Task[None]":
-        """Serves one request; the task answers on the connection, whatever happens."""
+    def start(self, connection: "ServerConnection", request: Request) -> "Work":
+        """Serves one request: answers on the connection, and calls its ``served`` once, maybe before this returns."""
         ...
 
     def refused(self, code: str) -> None:
@@ -66,9 +75,9 @@ class ServerConnection(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_certificate", "_chunked", "_deadline_s", "_gone", "_head", "_host", "_incoming", "_keep_alive",
-        "_lingering", "_old", "_parser", "_refusal", "_task", "_transport", "_waiting", "committed", "on_pause",
-        "on_resume", "paused",
+        "_busy", "_certificate", "_chunked", "_deadline_s", "_gone", "_head", "_host", "_incoming", "_keep_alive",
+        "_known", "_lingering", "_old", "_parser", "_refusal", "_transport", "_waiting", "_work", "committed",
+        "on_pause", "on_resume", "paused",
     )  # fmt: skip
 
     def __init__(self, host: Host) -> None:
@@ -77,9 +86,11 @@ class ServerConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._incoming: Incoming | None = None
         self._waiting: deque[Request] = deque()
-        self._task: asyncio.Task[None] | None = None
+        self._busy = False  # a request is under way
+        self._work: Work | None = None
         self._refusal: Refusal | None = None
         self._lingering = False
+        self._known: KnownHead | None = None
         self._gone = False
         self._head = b""
         self._chunked = False
@@ -112,8 +123,8 @@ class ServerConnection(asyncio.Protocol):
         self._host.connections.discard(self)
         self._forget_body()
         self._waiting.clear()
-        if self._task is not None:
-            self._task.cancel()
+        if self._work is not None:
+            self._work.cancel()
 
     def pause_writing(self) -> None:
         """The client reads slower than we write."""
@@ -134,6 +145,12 @@ class ServerConnection(asyncio.Protocol):
         """Request bytes."""
         if self._lingering or self._gone:
             return
+        whole = not self._busy and self._incoming is None and self._refusal is None
+        if whole and self._known is not None and self._fits(len(data)):
+            request = self._known.read(data, time.monotonic())
+            if request is not None:
+                self._start(request)
+                return
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -146,17 +163,28 @@ class ServerConnection(asyncio.Protocol):
                 incoming.raw_bytes += len(data)
                 if incoming.raw_bytes > self._host.http.max_header:
                     self._refusal = too_large_header()
-            elif self._task is None:
+            elif not self._busy:
                 self._deadline_s += len(data) / SLOWEST_BYTES_PER_S
-        if self._refusal is not None and self._task is None:
-            self._refuse()
+        if not self._busy:
+            if self._waiting:
+                request = self._waiting.popleft()
+                if whole and incoming is None and not self._waiting and self._refusal is None:
+                    self._known = known_head(data, request)
+                self._start(request)
+            elif self._refusal is not None:
+                self._refuse()
+
+    def _fits(self, size: int) -> bool:
+        """Whether a request of this size meets every bound with something to spare."""
+        http = self._host.http
+        return size < http.max_body and self._host.buffered + size < http.max_buffered
 
     # httptools
 
     def on_message_begin(self) -> None:
         """A request begins."""
         self._incoming = Incoming()
-        if self._task is None:
+        if not self._busy:
             self._deadline_s = time.monotonic() + self._host.http.header_timeout
 
     def on_url(self, url: bytes) -> None:
@@ -178,15 +206,14 @@ class ServerConnection(asyncio.Protocol):
         incoming = self._incoming
         assert incoming is not None
         incoming.complete_header = True
-        if self._task is None:
+        if not self._busy:
             self._deadline_s = time.monotonic() + self._host.http.body_timeout
         upgrade = self._parser.should_upgrade() or self._parser.get_method() == b"CONNECT"
         fault = incoming.fault(self._parser.get_http_version(), upgrade=upgrade, http=self._host.http)
         if fault is not None:
             self._refusal = fault if upgrade else self._refusal or fault
-        elif (
-            "expect" in incoming.fields and self._refusal is None and self._task is None and self._transport is not None
-        ):
+        elif "expect" in incoming.fields and self._refusal is None and not self._busy and not self._waiting:
+            assert self._transport is not None  # nobody is being answered: this is for the request that asks
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, data: bytes) -> None:
@@ -218,9 +245,7 @@ class ServerConnection(asyncio.Protocol):
             () if self._certificate is None else self._certificate.valid_names(),
         )
         self._forget_body()
-        if self._task is None:
-            self._start(request)
-        elif len(self._waiting) < MAX_PIPELINED:
+        if len(self._waiting) < MAX_PIPELINED + (not self._busy):
             self._waiting.append(request)
         else:
             self._refusal = Refusal(400, "pipeline", "Too many requests were sent without waiting for an answer.")
@@ -237,16 +262,18 @@ class ServerConnection(asyncio.Protocol):
         self._old = request.http_1_0
         self._keep_alive = request.keep_alive and not request.http_1_0
         self._deadline_s = 0.0
-        self._task = self._host.start(self, request)
-        self._task.add_done_callback(self._served)
+        self._busy, self._work = True, None
+        work = self._host.start(self, request)
+        if self._busy and self._work is None:  # it goes on; else it has ended, and maybe the next one has begun
+            self._work = work
 
-    def _served(self, task: "asyncio.Task[None]") -> None:
-        """The answer was written, or the task was cancelled."""
-        self._task = None
+    def served(self, cancelled: bool) -> None:  # noqa: FBT001 - a callback's argument
+        """The answer was written, or the work was cancelled."""
+        self._busy, self._work = False, None
         self.on_pause = self.on_resume = _nothing
         if self._gone:
             return
-        if task.cancelled() or not self.committed or self._chunked:
+        if cancelled or not self.committed or self._chunked:
             self.abort()  # without the end of its body, so that no client takes it for whole
         elif self._refusal is not None:
             self._refuse()
@@ -277,7 +304,7 @@ class ServerConnection(asyncio.Protocol):
             return
         if self._lingering or self.paused:
             self.abort()
-        elif self._task is not None:
+        elif self._busy:
             return
         elif self._incoming is not None:
             self._refusal = Refusal(408, "slow_client", "The request did not arrive in time.")
@@ -295,25 +322,26 @@ class ServerConnection(asyncio.Protocol):
     @property
     def idle(self) -> bool:
         """Whether no request is under way."""
-        return self._task is None and self._incoming is None
+        return not self._busy and self._incoming is None
 
     def head(self, status: int, fields: list[tuple[str, str]], length: int | None = None) -> None:
         """The head of an answer; without a length its body follows in pieces, each sent as it comes."""
         assert not self.committed
         self.committed = True
-        lines = [f"HTTP/1.1 {status} {REASONS.get(status, 'Status')}"]
-        lines += [f"{name}: {value}" for name, value in fields]
+        head = f"HTTP/1.1 {status} {REASONS.get(status, 'Status')}\r\n"
+        for name, value in fields:
+            head += f"{name}: {value}\r\n"
         if length is not None:
-            lines.append(f"content-length: {length}")
+            head += f"content-length: {length}\r\n"
         elif self._old:
             self._keep_alive = False
         else:
-            lines.append("transfer-encoding: chunked")
+            head += "transfer-encoding: chunked\r\n"
             self._chunked = True
         if not self._keep_alive or self._host.draining:
-            lines.append("connection: close")
+            head += "connection: close\r\n"
             self._keep_alive = False
-        self._head = "\r\n".join([*lines, "", ""]).encode("latin-1")  # leaves with the first piece of the body
+        self._head = (head + "\r\n").encode("latin-1")  # leaves with the first piece of the body
 
     def send(self, data: bytes) -> None:
         """A piece of the body, on its way at once."""

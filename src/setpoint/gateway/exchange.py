@@ -1,14 +1,13 @@
 """One request from its arrival to its journal line.
 
 Everything that it holds (a place at a replica, a reservation, a connection) is given back in ``finally``, so that a
-client that leaves, whenever it leaves, is a cancelled task and nothing more.
+client that leaves, whenever it leaves, is a cancelled flow and nothing more.
 """
 
 import asyncio
 import logging
-import secrets
 import time
-from functools import cache
+from random import getrandbits
 from typing import TYPE_CHECKING
 
 from setpoint.client.address import describe_failure
@@ -16,7 +15,6 @@ from setpoint.client.connection import Connection
 from setpoint.gateway.account import Account
 from setpoint.gateway.ask import BY_PATH, Ask, read_ask
 from setpoint.gateway.catalogue import COUNT_TOKENS, counted_tokens, models
-from setpoint.gateway.config import DIALECTS
 from setpoint.gateway.downstream import ServerConnection
 from setpoint.gateway.gate import Lease, Ticket, prompt_key
 from setpoint.gateway.idempotency import Claim, Kept
@@ -32,12 +30,12 @@ from setpoint.gateway.snapshot import Route
 from setpoint.gateway.tokenization import token_ids
 from setpoint.protocol.requests import PATHS
 from setpoint.protocol.translate import TRANSLATED
-from setpoint.records.exchange import Outcome
 from setpoint.records.target import Dialect
 
 if TYPE_CHECKING:
     from setpoint.gateway.plane import Plane
 
+MAX_KEY = 2**60 - 1
 _log = logging.getLogger(__name__)
 
 
@@ -51,11 +49,14 @@ class Exchange:
     """
 
     __slots__ = (
-        "_claim", "_client", "_fields", "_lease", "_plane", "_request", "_reservation", "_snapshot", "account", "id",
+        "_claim", "_client", "_fields", "_lease", "_number", "_plane", "_request", "_reservation", "_snapshot",
+        "account", "id",
     )  # fmt: skip
 
     def __init__(self, plane: "Plane", client: ServerConnection, request: Request) -> None:
-        self.id = secrets.token_hex(12)
+        number = getrandbits(96)
+        self.id = f"{number:024x}"
+        self._number = number
         self._plane = plane
         self._snapshot = plane.snapshot
         self._client = client
@@ -168,23 +169,23 @@ class Exchange:
         Raises:
             Refusal: none answered, and nothing was passed on.
         """
-        engine = engine_dialect(ask.dialect, [DIALECTS[name] for name in route.model.dialects])
+        engine = engine_dialect(ask.dialect, route.dialects)
         if engine is None:
             raise Refusal(400, "dialect", f"The model {ask.model!r} does not speak this dialect.")
         salt = self._plane.salt(identity.tenant)
-        self.account.hashes = chain(f"{route.name}\0{salt}".encode(), ask.parts)
+        self.account.hashes = chain(route.seed(salt), ask.parts)
         wanted = self._request.fields.get("x-setpoint-class", identity.priority)
         self.account.rank = 1 if "batch" in (identity.priority, wanted) else 0
         ticket = Ticket(
             identity.tenant, identity.weight, self.account.rank, self.account.estimate,
-            prompt_key(self.account.hashes, int(self.id[:15], 16)), self.account.hashes, deadline_s=self._deadline_s(),
+            prompt_key(self.account.hashes, self._number & MAX_KEY), self.account.hashes, deadline_s=self._deadline_s(),
         )  # fmt: skip
-        if any(r.events is not None for r in route.gate.replicas):
+        if route.tokenizes:
             await self._tokenize(identity, ask, engine, route, ticket)
         route.asked()
         failure: Refusal | None = None
         held: tuple[Relay, str, int | None] | None = None
-        for number in range(route.model.retries.attempts):
+        for number in range(route.attempts):
             if number and not route.may_retry():
                 break
             before = time.monotonic()
@@ -221,9 +222,10 @@ class Exchange:
             return
         replica = min(following, key=lambda r: r.in_flight)
         assert replica.config.kv_events is not None
-        salt = self._plane.salt(identity.tenant) if route.model.cache_salt else None
+        salt = self._plane.salt(identity.tenant) if route.salted else None
         body = self._body(identity, ask, engine, route, replica, salt)
-        found = await token_ids(replica, engine, body, replica.config.kv_events.tokenize_timeout)
+        limit_s = replica.config.kv_events.tokenize_timeout
+        found = await asyncio.create_task(token_ids(replica, engine, body, limit_s))
         if found is not None:
             ticket.token_ids, ticket.salt, ticket.tokens = found, salt, len(found) // 4
 
@@ -249,14 +251,14 @@ class Exchange:
         self.account.replica, self.account.predicted = replica.name, lease.predicted_tokens
         self.account.attempts += 1
         relay = self.account.relay = Relay(
-            self._client, ask, engine, route.model.timeouts,
+            self._client, ask, engine, route.timeouts,
             pass_empty=self._snapshot.config.empty_answers == "pass",
-            repair=_outcomes(route.model.retries.repair),
+            repair=route.repair,
             fields=self._fields, started_s=self._request.received_s,
         )  # fmt: skip
         relay.sent_s = relay.last_s = now
         try:
-            body = self._body(identity, ask, engine, route, replica, salt if route.model.cache_salt else None)
+            body = self._body(identity, ask, engine, route, replica, salt if route.salted else None)
         except Refusal:
             lease.release()
             raise
@@ -269,13 +271,11 @@ class Exchange:
                 connection = None if fresh else replica.pool.take()
                 reused = connection is not None
                 if connection is None:
-                    try:
-                        async with asyncio.timeout(route.model.timeouts.connect):
-                            connection = await replica.pool.connect()
-                    except (OSError, TimeoutError) as error:
-                        timeout = isinstance(error, TimeoutError)
-                        relay.unreachable(describe_failure(error), time.monotonic(), timeout=timeout)
-                        break
+                    connection = await _connected(replica, relay, route.timeouts.connect)
+                if self._client.gone:  # in the moment in which the place or the connection came
+                    raise asyncio.CancelledError
+                if connection is None or relay.judgement is not None:  # a limit passed meanwhile
+                    break
                 relay.begin(connection, reused=reused, now_s=time.monotonic())
                 self._client.on_pause, self._client.on_resume = connection.pause_reading, connection.resume_reading
                 if self._client.paused:
@@ -339,9 +339,14 @@ class Exchange:
         self._plane.journal.write(account.ended(self._plane.mark, client_gone=self._client.gone))
 
 
-@cache
-def _outcomes(names: tuple[str, ...]) -> frozenset[Outcome]:
-    return frozenset(Outcome(name) for name in names)
+async def _connected(replica: Replica, relay: Relay, limit_s: float) -> Connection | None:
+    """A new connection, or None, and the relay knows why."""
+    try:
+        return await asyncio.create_task(replica.connect(limit_s))
+    except (OSError, TimeoutError) as error:
+        timeout = isinstance(error, TimeoutError)
+        relay.unreachable(describe_failure(error), time.monotonic(), timeout=timeout)
+        return None
 
 
 def _over(reached: LimitReached) -> Refusal:

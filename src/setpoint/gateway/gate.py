@@ -16,11 +16,13 @@ from dataclasses import dataclass, field
 from setpoint.gateway.config import Model
 from setpoint.gateway.demand import Demand
 from setpoint.gateway.policies import make_policy
-from setpoint.gateway.policies.policy import Candidate, Prompt
+from setpoint.gateway.policies.policy import Prompt
 from setpoint.gateway.refusal import Refusal, loading, no_capacity
-from setpoint.gateway.replica import DOWN, HELD_FOR, Replica
+from setpoint.gateway.replica import DOWN, HELD_FOR, Replica, now_us
 
 POLL_S = 0.01  # a place that another worker process freed is found by looking
+LOOK = 16  # entries at the head of the queue among which one is found whose prefix a free replica holds
+MAX_PASSED_OVER = 4
 CLASSES = ("interactive", "batch")
 
 
@@ -39,6 +41,7 @@ class Ticket:
         token_ids: Its token ids, four bytes each, where they are known.
         salt: Cache salt that goes with it.
         deadline_s: Monotonic; None leaves it to the class.
+        passed_over: How often a later one took the place that was its turn.
     """
 
     tenant: str
@@ -52,6 +55,7 @@ class Ticket:
     token_ids: bytes | None = None
     salt: str | None = None
     until_s: float = 0.0
+    passed_over: int = 0
     future: "asyncio.Future[Lease] | None" = None
 
 
@@ -124,7 +128,7 @@ class Gate:
             Refusal: 503, with the time after which it is worth trying again.
         """
         self.demand.ask()
-        if not any(self._waiting.values()):
+        if not self._waiting[0] and not self._waiting[1]:
             lease = self._place(ticket)
             if lease is not None:
                 return lease
@@ -142,21 +146,24 @@ class Gate:
 
     def _place(self, ticket: Ticket) -> Lease | None:
         """A place now, or None."""
+        exclude = ticket.exclude
         while True:
-            able = [r for r in self.replicas if r.name not in ticket.exclude and r.available() and not r.full]
+            at_us = now_us()
+            able, seen = [], []
+            for replica in self.replicas:
+                if replica.name not in exclude:
+                    one = replica.candidate(ticket.hashes, ticket.token_ids, ticket.salt, at_us)
+                    if one is not None:
+                        able.append(replica)
+                        seen.append(one)
             if not able:
                 return None
-            hashes = ticket.hashes
-            cached = [r.cached_tokens(hashes, ticket.token_ids, ticket.salt) for r in able]
-            seen = [
-                Candidate(r.name, r.load, r.queued_tokens, tokens, r.config.weight, r.stale)
-                for r, tokens in zip(able, cached, strict=True)
-            ]
             chosen = self._policy.choose(seen, Prompt(ticket.tokens, ticket.key))
             replica, predicted = able[chosen], min(seen[chosen].cached_tokens, ticket.tokens)
             queued = max(0, ticket.tokens - predicted)
             if replica.take(queued):
-                replica.index.insert(hashes)
+                if ticket.hashes:
+                    replica.index.insert(ticket.hashes)
                 return Lease(replica, predicted, queued, self._released)
 
     def _refuse_hopeless(self, ticket: Ticket) -> None:
@@ -258,14 +265,45 @@ class Gate:
             if ticket.future.done():
                 heapq.heappop(self._heap)
                 continue
-            lease = self._place(ticket)
+            chosen = self._warmest(ticket)
+            lease = self._place(chosen)
             if lease is None:
                 return
-            heapq.heappop(self._heap)
             self._virtual = max(self._virtual, tag)
-            ticket.future.set_result(lease)
+            if chosen is not ticket:
+                ticket.passed_over += 1
+            assert chosen.future is not None
+            chosen.future.set_result(lease)  # its entry goes once it is the first
         self._finish.clear()
         self._virtual = 0.0
+
+    def _warmest(self, first: Ticket) -> Ticket:
+        """Who of those next in turn takes a free place: the one of whose prompt a free replica holds most.
+
+        Only tickets of the first one's class and tenant before which no other's stands are looked at, so that nobody
+        else waits longer for it. The first is passed over ``MAX_PASSED_OVER`` times, and not when its time is short.
+        """
+        at_us, left_s = now_us(), first.until_s - time.monotonic()
+        if first.passed_over >= MAX_PASSED_OVER or left_s < self._service_s * MAX_PASSED_OVER:
+            return first
+        if all(replica.candidate([], None, None, at_us) is None for replica in self.replicas):
+            return first
+        best, most = first, -1
+        for _, _, _, ticket in heapq.nsmallest(LOOK, self._heap):
+            assert ticket.future is not None
+            if ticket.future.done():
+                continue
+            if (ticket.rank, ticket.tenant) != (first.rank, first.tenant):
+                break
+            held = -1
+            for replica in self.replicas:
+                if replica.name not in ticket.exclude:
+                    one = replica.candidate(ticket.hashes, ticket.token_ids, ticket.salt, at_us)
+                    if one is not None:
+                        held = max(held, one.cached_tokens)
+            if held > most:
+                best, most = ticket, held
+        return best
 
     def refuse_all(self) -> None:
         """The process ends: nobody waits any longer."""

@@ -85,7 +85,7 @@ class Authenticator:
             Refusal: 401, always the same.
         """
         text = credential(fields)
-        shown = self._certified(certificate)
+        shown = self._certified(certificate) if certificate else None
         if text is None and shown is not None and "authorization" not in fields and "x-api-key" not in fields:
             return shown
         if text is None:

@@ -102,7 +102,8 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, tag_field="line", tag="en
 
 
 Line = Opened | Ended
-read_line = msgspec.json.Decoder(Line).decode
+_decoder = msgspec.json.Decoder(Line)
+read_line, read_lines = _decoder.decode, _decoder.decode_lines
 _encode = msgspec.json.Encoder().encode
 
 

@@ -11,18 +11,20 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
+from msgspec.structs import fields
 
 from setpoint.errors import SetpointError, UsageError
 from setpoint.gateway.identity import keyed_mark, secret_of
-from setpoint.gateway.journal import Ended, Opened, read_line
+from setpoint.gateway.journal import Ended, Line, Opened, read_line, read_lines
 
 BATCH_BYTES = 4 * 2**20
+BLOCKS_KNOWN = 2**14  # a session's next prompt begins with the blocks of the last one
 _encode = msgspec.json.Encoder().encode
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS progress (gateway TEXT, file TEXT, done BIGINT NOT NULL, PRIMARY KEY (gateway, file));
@@ -126,7 +128,7 @@ class Ledger:
         self._journals = folder / "run" / "journal"
         self._access_log = access_log
         self._gateway = gateway
-        self._mark = partial(keyed_mark, secret_of(folder))
+        self._mark = lru_cache(maxsize=BLOCKS_KNOWN)(partial(keyed_mark, secret_of(folder)))
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._db: _Database
         if url is not None:
@@ -263,15 +265,23 @@ def _lines(data: bytes) -> tuple[dict[str, Opened], list[Ended]]:
     """Exchanges that only began in these lines, and those that ended. A damaged line was cut by a machine's crash."""
     opened: dict[str, Opened] = {}
     ended: list[Ended] = []
+    for line in _decoded(data):
+        if type(line) is Opened:
+            opened[line.id] = line
+        elif isinstance(line, Ended):
+            opened.pop(line.id, None)
+            ended.append(line)
+    return opened, ended
+
+
+def _decoded(data: bytes) -> list[Line]:
+    with contextlib.suppress(msgspec.DecodeError):
+        return read_lines(data)
+    lines = []
     for text in data.splitlines():
         with contextlib.suppress(msgspec.DecodeError):
-            line = read_line(text)
-            if isinstance(line, Opened):
-                opened[line.id] = line
-            else:
-                opened.pop(line.id, None)
-                ended.append(line)
-    return opened, ended
+            lines.append(read_line(text))
+    return lines
 
 
 def _as_lost(line: Opened) -> Ended:
@@ -287,21 +297,30 @@ def _sums(ended: list[Ended]) -> Iterator[tuple[Any, ...]]:
     groups: dict[tuple[int, str, str, str, str], list[int]] = {}
     for line in ended:
         group = (int(line.time // 3600), line.tenant, line.key or "", line.model, line.outcome)
-        sums = groups.setdefault(group, [0] * 5)
-        values = (1, line.prompt_tokens, line.completion_tokens, line.cached_tokens or 0, int(line.estimated))
-        for i, value in enumerate(values):
-            sums[i] += value
+        sums = groups.get(group)
+        if sums is None:
+            sums = groups[group] = [0] * 5
+        sums[0] += 1
+        sums[1] += line.prompt_tokens
+        sums[2] += line.completion_tokens
+        sums[3] += line.cached_tokens or 0
+        sums[4] += line.estimated
     for group, sums in groups.items():
         yield (*group, *sums)
 
 
-_MEMBERS = tuple(name for name in Ended.__struct_fields__ if name not in ("itl", "itl_sum_s", "trace"))
-_values = attrgetter(*_MEMBERS)
+_LEFT_OUT = ("itl", "itl_sum_s", "trace")
+_ALWAYS = tuple(f.name for f in fields(Ended) if f.name not in _LEFT_OUT and f.default is not None)
+_SOMETIMES = tuple(f.name for f in fields(Ended) if f.name not in _LEFT_OUT and f.default is None)
+_values = attrgetter(*_ALWAYS, *_SOMETIMES)
+_Access = msgspec.defstruct(
+    "_Access", [*[(name, Any) for name in _ALWAYS], *[(name, Any, None) for name in _SOMETIMES]], omit_defaults=True
+)
 
 
 def access_line(line: Ended, mark: Callable[[str], str]) -> bytes:
     """A line as ``setpoint card from-trace`` reads it, its block hashes keyed by ``mark``."""
-    values = {name: value for name, value in zip(_MEMBERS, _values(line), strict=True) if value is not None}
+    said = _Access(*_values(line))
     if line.prefix_blocks is not None:
-        values["prefix_blocks"] = [mark(str(block)) for block in line.prefix_blocks]
-    return _encode(values) + b"\n"
+        said.prefix_blocks = [mark(str(block)) for block in line.prefix_blocks]  # type: ignore[attr-defined]
+    return _encode(said) + b"\n"

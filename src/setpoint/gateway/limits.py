@@ -7,7 +7,7 @@ A minute's allowance is a bucket that refills evenly; a day's is a UTC calendar 
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from setpoint.gateway.config import Limits as Allowance
 from setpoint.gateway.shared import Row, SharedTable
@@ -87,17 +87,29 @@ def per_minute(level: int, limit: int, asked: int) -> float | None:
 
     0: it fits now. None: it is more than the whole allowance.
     """
-    if asked > limit * _MILLI:
+    whole = limit * _MILLI
+    if asked > whole:
         return None
-    over = level + asked - limit * _MILLI
-    return max(0.0, over / (limit * _MILLI / 60))
+    over = level + asked - whole
+    return over / (whole / 60) if over > 0 else 0.0
 
 
 def drained(level: int, since_us: int, now_us: int, limit: int) -> int:
     """A level after the refill since it was last touched; a mark from before a restart counts as none."""
-    if since_us > now_us + 1_000_000:
+    if level <= 0 or since_us > now_us + 1_000_000:
         return 0
     return max(0, level - max(0, now_us - since_us) * limit * _MILLI // 60_000_000)
+
+
+class _Caps(NamedTuple):
+    """A holder's row and its allowance, taken apart once."""
+
+    holder: Holder
+    row: Row
+    streams: int | None
+    requests: int | None
+    minute: int | None
+    day: int | None
 
 
 class SharedLimits:
@@ -109,66 +121,79 @@ class SharedLimits:
 
     def __init__(self, table: SharedTable) -> None:
         self._table = table
+        self._caps: dict[str, _Caps] = {}  # as many as the table has rows
+
+    def _caps_of(self, holder: Holder) -> _Caps:
+        known = self._caps.get(holder.name)
+        if known is None or known.holder is not holder:
+            a = holder.allowance
+            row = self._table.row(holder.name)
+            known = _Caps(
+                holder, row, a.streams, a.requests_per_minute, a.tokens_per_minute, a.tokens_per_day
+            )  # fmt: skip
+            self._caps[holder.name] = known
+        return known
 
     async def reserve(self, holders: Sequence[Holder], tokens: int) -> Reservation:
         """See ``LimitStore``."""
         now_us, now_s = time.monotonic_ns() // 1000, time.time()
-        rows = [(self._table.row(h.name), h.allowance) for h in holders]
+        every = [self._caps_of(holder) for holder in holders]
         with self._table.locked():
-            for row, allowance in rows:
-                _check(row, allowance, tokens, now_us, now_s)
-            for row, allowance in rows:
-                if allowance.requests_per_minute is not None:
-                    row[REQUESTS] += _MILLI
-                row.hold(STREAMS, 1)
-                row.hold(RESERVED, tokens)
+            levels = [_requests_after(caps, tokens, now_us, now_s) for caps in every]
+            for caps, level in zip(every, levels, strict=True):
+                row, cells = caps.row, caps.row.cells
+                if level is not None:
+                    cells[row.start + REQUESTS], cells[row.start + REQUESTS_AT] = level, now_us
+                cells[row.mine + STREAMS] += 1
+                cells[row.mine + RESERVED] += tokens
         return Reservation(tuple(holders), tokens)
 
     def settle(self, reservation: Reservation, used: int) -> None:
         """See ``LimitStore``."""
-        now_us = time.monotonic_ns() // 1000
-        rows = [(self._table.row(h.name), h.allowance) for h in reservation.holders]
+        now_us, today = time.monotonic_ns() // 1000, int(time.time() // DAY_S)
+        every = [self._caps_of(holder) for holder in reservation.holders]
         with self._table.locked():
-            for row, allowance in rows:
-                row.hold(STREAMS, -1)
-                row.hold(RESERVED, -reservation.tokens)
-                if allowance.tokens_per_minute is not None:
-                    row[TOKENS] = drained(row[TOKENS], row[TOKENS_AT], now_us, allowance.tokens_per_minute)
-                    row[TOKENS] += used * _MILLI
-                    row[TOKENS_AT] = now_us
-                _turn_day(row, time.time())
-                row[DAY_USED] += used
+            for caps in every:
+                row, cells = caps.row, caps.row.cells
+                start = row.start
+                cells[row.mine + STREAMS] -= 1
+                cells[row.mine + RESERVED] -= reservation.tokens
+                if caps.minute is not None:
+                    level = drained(cells[start + TOKENS], cells[start + TOKENS_AT], now_us, caps.minute)
+                    cells[start + TOKENS], cells[start + TOKENS_AT] = level + used * _MILLI, now_us
+                if cells[start + DAY] != today:
+                    cells[start + DAY], cells[start + DAY_USED] = today, 0
+                cells[start + DAY_USED] += used
 
     async def close(self) -> None:
         """See ``LimitStore``."""
 
 
-def _turn_day(row: Row, now_s: float) -> None:
-    today = int(now_s // DAY_S)
-    if row[DAY] != today:
-        row[DAY], row[DAY_USED] = today, 0
+def _requests_after(caps: _Caps, tokens: int, now_us: int, now_s: float) -> int | None:
+    """The level of requests with one more; None where they are not limited.
 
-
-def _check(row: Row, allowance: Allowance, tokens: int, now_us: int, now_s: float) -> None:
-    """Refills the row's levels and refuses what does not fit."""
-    if allowance.streams is not None and row.held(STREAMS) >= allowance.streams:
+    Raises:
+        LimitReached: it does not fit. Nothing has changed.
+    """
+    _, row, streams, requests, minute, most = caps
+    level, at_us, token_level, token_at_us, day, day_used, *_ = row.common()
+    if streams is not None and row.held(STREAMS) >= streams:
         raise LimitReached("streams", 1.0)
-    if allowance.requests_per_minute is not None:
-        limit = allowance.requests_per_minute
-        row[REQUESTS] = drained(row[REQUESTS], row[REQUESTS_AT], now_us, limit)
-        row[REQUESTS_AT] = now_us
-        wait_s = per_minute(row[REQUESTS], limit, _MILLI)
+    after = None
+    if requests is not None:
+        level = drained(level, at_us, now_us, requests)
+        wait_s = per_minute(level, requests, _MILLI)
         if wait_s != 0:
             raise LimitReached("requests_per_minute", wait_s)
-    if allowance.tokens_per_minute is not None:
-        limit = allowance.tokens_per_minute
-        row[TOKENS] = drained(row[TOKENS], row[TOKENS_AT], now_us, limit)
-        row[TOKENS_AT] = now_us
-        wait_s = per_minute(row[TOKENS] + row.held(RESERVED) * _MILLI, limit, tokens * _MILLI)
+        after = level + _MILLI
+    if minute is not None:
+        level = drained(token_level, token_at_us, now_us, minute)
+        wait_s = per_minute(level + row.held(RESERVED) * _MILLI, minute, tokens * _MILLI)
         if wait_s != 0:
             raise LimitReached("tokens_per_minute", wait_s)
-    if allowance.tokens_per_day is not None:
-        _turn_day(row, now_s)
-        if row[DAY_USED] + row.held(RESERVED) + tokens > allowance.tokens_per_day:
+    if most is not None:
+        used = day_used if day == int(now_s // DAY_S) else 0
+        if used + row.held(RESERVED) + tokens > most:
             left_s = DAY_S - now_s % DAY_S
-            raise LimitReached("tokens_per_day", None if tokens > allowance.tokens_per_day else left_s)
+            raise LimitReached("tokens_per_day", None if tokens > most else left_s)
+    return after

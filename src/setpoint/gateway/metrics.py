@@ -1,10 +1,12 @@
 """Prometheus metrics of the gateway: what ended comes from the journals, what is under way from the shared memory."""
 
+import threading
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import accumulate
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
+from prometheus_client import CollectorRegistry, Counter, disable_created_metrics
 from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
@@ -34,10 +36,6 @@ class Metrics:
         def counter(name: str, text: str, *labels: str) -> Callable[..., Counter]:
             return cache(Counter(f"setpoint_gateway_{name}", text, labels, registry=self.registry).labels)
 
-        def histogram(name: str, text: str, bounds: tuple[float, ...]) -> Callable[..., Histogram]:
-            name = f"setpoint_gateway_{name}"
-            return cache(Histogram(name, text, ("model",), buckets=bounds, registry=self.registry).labels)
-
         self._exchanges = counter("exchanges", "Exchanges by how they ended.", "model", "tenant", "outcome")
         self._refusals = counter("refusals", "Requests that got no answer, by reason.", "reason")
         self._tokens = counter("tokens", "Tokens by kind.", "model", "tenant", "kind")
@@ -46,58 +44,97 @@ class Metrics:
         self._retries = counter("retries", "Attempts beyond the first.", "model")
         self._faults = counter("replica_faults", "Exchanges that an engine failed.", "model", "replica", "outcome")
         self._tools = counter("tool_call_failures", "Answers whose tool calls are unusable.", "model", "replica")
-        self._ttft = histogram("ttft_seconds", "Arrival to first visible delta.", _TTFT)
-        self._e2e = histogram("e2e_seconds", "Arrival to end.", _E2E)
-        self._queue = histogram("queue_seconds", "Waiting for a replica.", _TTFT)
-        self._gaps: dict[str, tuple[list[int], float]] = {}
-        self.registry.register(_Gaps(self._gaps))
+        self._ttft = _Histogram("ttft_seconds", "Arrival to first visible delta.", _TTFT)
+        self._e2e = _Histogram("e2e_seconds", "Arrival to end.", _E2E)
+        self._queue = _Histogram("queue_seconds", "Waiting for a replica.", _TTFT)
+        self._gaps = _Histogram("itl_seconds", "Gaps between visible deltas of one answer.", ITL_BOUNDS_S)
+        for one in (self._ttft, self._e2e, self._queue, self._gaps):
+            self.registry.register(one)
+        self._lock = threading.Lock()  # exchanges are observed in another thread than scrapes are answered
+        self._ended: dict[tuple[str, str, str], list[int]] = {}  # not yet in the counters: exchanges and tokens
+        self._sent: dict[str, list[int]] = {}  # the same, by model: retries, predicted and cached tokens
 
     def observe(self, line: Ended) -> None:
         """One exchange."""
-        model, tenant = line.model, line.tenant
-        self._exchanges(model, tenant, line.outcome).inc()
-        if line.sent_status != 200 and line.reason is not None and line.outcome in ("rejected", "refused"):
+        with self._lock:
+            self._count(line)
+
+    def _count(self, line: Ended) -> None:
+        model, outcome = line.model, line.outcome
+        sums = self._ended.setdefault((model, line.tenant, outcome), [0, 0, 0])
+        sums[0] += 1
+        sums[1] += line.prompt_tokens
+        sums[2] += line.completion_tokens
+        if line.sent_status != 200 and line.reason is not None and outcome in ("rejected", "refused"):
             self._refusals(line.reason if " " not in line.reason else "upstream").inc()
-        self._tokens(model, tenant, "prompt").inc(line.prompt_tokens)
-        self._tokens(model, tenant, "completion").inc(line.completion_tokens)
         if line.attempts:
-            self._retries(model).inc(line.attempts - 1)
-            self._queue(model).observe(line.queue_s)
-            self._e2e(model).observe(line.latency_s)
-            self._predicted(model).inc(line.predicted_tokens or 0)
-            self._cached(model).inc(line.cached_tokens or 0)
-            if line.outcome not in ("complete", "length", "cancelled", "refused"):
-                self._faults(model, line.replica, line.outcome).inc()
-            if line.tool_calls and line.outcome == "malformed":
+            sums = self._sent.setdefault(model, [0, 0, 0])
+            sums[0] += line.attempts - 1
+            sums[1] += line.predicted_tokens or 0
+            sums[2] += line.cached_tokens or 0
+            self._queue.observe(model, line.queue_s)
+            self._e2e.observe(model, line.latency_s)
+            if outcome not in ("complete", "length", "cancelled", "refused"):
+                self._faults(model, line.replica, outcome).inc()
+            if line.tool_calls and outcome == "malformed":
                 self._tools(model, line.replica).inc()
         if line.ttft_s is not None:
-            self._ttft(model).observe(line.ttft_s)
+            self._ttft.observe(model, line.ttft_s)
         if line.itl is not None:
-            counts, total = self._gaps.get(model, ([0] * len(line.itl), 0.0))
-            self._gaps[model] = [a + b for a, b in zip(counts, line.itl, strict=True)], total + line.itl_sum_s
+            self._gaps.add(model, line.itl, line.itl_sum_s)
 
     def text(self) -> bytes:
         """The exposition."""
-        return generate_latest(self.registry)
+        with self._lock:
+            for (model, tenant, outcome), (exchanges, prompt, completion) in self._ended.items():
+                self._exchanges(model, tenant, outcome).inc(exchanges)
+                self._tokens(model, tenant, "prompt").inc(prompt)
+                self._tokens(model, tenant, "completion").inc(completion)
+            for model, (retries, predicted, cached) in self._sent.items():
+                self._retries(model).inc(retries)
+                self._predicted(model).inc(predicted)
+                self._cached(model).inc(cached)
+            self._ended.clear()
+            self._sent.clear()
+            return generate_latest(self.registry)
 
 
-class _Gaps(Collector):
-    """The histogram of gaps, which come counted.
+class _Histogram(Collector):
+    """A histogram by model, counted in plain numbers and put into words at a scrape.
 
     Args:
-        gaps: By model: counts by ``ITL_BOUNDS_S`` and beyond, and the sum.
+        name: After the gateway's prefix.
+        text: What it is.
+        bounds: Upper ends of its buckets.
     """
 
-    def __init__(self, gaps: dict[str, tuple[list[int], float]]) -> None:
-        self._gaps = gaps
+    def __init__(self, name: str, text: str, bounds: tuple[float, ...]) -> None:
+        self._name = name
+        self._text = text
+        self._bounds = bounds
+        self._counts: dict[str, list[int]] = {}
+        self._sums: dict[str, float] = {}
+
+    def observe(self, model: str, value: float) -> None:
+        """One value."""
+        counts = self._counts.get(model)
+        if counts is None:
+            counts = self._counts[model] = [0] * (len(self._bounds) + 1)
+        counts[bisect_left(self._bounds, value)] += 1
+        self._sums[model] = self._sums.get(model, 0.0) + value
+
+    def add(self, model: str, counts: list[int], total: float) -> None:
+        """Values that come counted by the bounds and beyond; ``total`` is their sum."""
+        known = self._counts.get(model, [0] * len(counts))
+        self._counts[model] = [a + b for a, b in zip(known, counts, strict=True)]
+        self._sums[model] = self._sums.get(model, 0.0) + total
 
     def collect(self) -> Iterator[Metric]:
         """The histogram."""
-        text = "Gaps between visible deltas of one answer."
-        family = HistogramMetricFamily("setpoint_gateway_itl_seconds", text, labels=("model",))
-        for model, (counts, total) in tuple(self._gaps.items()):
-            bounds = (*map(str, ITL_BOUNDS_S), "+Inf")
-            family.add_metric((model,), list(zip(bounds, accumulate(counts), strict=True)), total)
+        family = HistogramMetricFamily(f"setpoint_gateway_{self._name}", self._text, labels=("model",))
+        bounds = (*map(str, self._bounds), "+Inf")
+        for model, counts in self._counts.items():
+            family.add_metric((model,), list(zip(bounds, accumulate(counts), strict=True)), self._sums[model])
         yield family
 
 

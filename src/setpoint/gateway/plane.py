@@ -4,9 +4,10 @@ import asyncio
 import time
 from pathlib import Path
 
-from setpoint.gateway.config import Gateway, Http
+from setpoint.gateway.config import Gateway
 from setpoint.gateway.downstream import ServerConnection
 from setpoint.gateway.exchange import Exchange
+from setpoint.gateway.flow import Flow
 from setpoint.gateway.idempotency import IdempotencyKeys
 from setpoint.gateway.identity import TokenVerifier, cache_salt, keyed_mark, secret_of
 from setpoint.gateway.incoming import Request
@@ -51,13 +52,9 @@ class Plane:
         self._row = table.row(f"worker:{table.worker}")
         self.journal = Journal(folder / "journal", table.worker)
         self.snapshot = self._snapshot(config, tokens)
+        self.http = config.http
         self._sweeper: asyncio.Task[None] | None = None
         self._followers: list[asyncio.Task[None]] = []
-
-    @property
-    def http(self) -> Http:
-        """Bounds of the configuration in force."""
-        return self.snapshot.config.http
 
     def _snapshot(self, config: Gateway, tokens: TokenVerifier | None) -> Snapshot:
         return take_snapshot(
@@ -70,6 +67,7 @@ class Plane:
     def reload(self, config: Gateway, tokens: TokenVerifier | None) -> None:
         """Puts a configuration in force; requests under way end by the old one."""
         old, self.snapshot = self.snapshot, self._snapshot(config, tokens)
+        self.http = config.http
         old.close()
         self._follow()
 
@@ -103,13 +101,18 @@ class Plane:
         """Whether no further connection is taken."""
         return len(self.connections) >= self.snapshot.config.listen.max_connections
 
-    def start(self, connection: ServerConnection, request: Request) -> "asyncio.Task[None]":
-        """Serves a request in a task of its own."""
+    def start(self, connection: ServerConnection, request: Request) -> Flow:
+        """Serves a request; what needs no waiting is done at once."""
         exchange = Exchange(self, connection, request)
         self.exchanges.add(exchange)
-        task = asyncio.get_running_loop().create_task(exchange.run())
-        task.add_done_callback(lambda _: self.exchanges.discard(exchange))
-        return task
+
+        def ended(cancelled: bool) -> None:  # noqa: FBT001 - a callback's argument
+            self.exchanges.discard(exchange)
+            connection.served(cancelled)
+
+        flow = Flow(exchange.run(), ended)
+        flow.start()
+        return flow
 
     def refused(self, code: str) -> None:
         """A request that never became one; counted, and written, since an attack may begin so."""

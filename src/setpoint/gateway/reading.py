@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from setpoint.client.address import parse_base_url
 from setpoint.errors import CardError, Mistake, UsageError
@@ -24,6 +25,12 @@ def load_config(path: str | Path) -> Gateway:
         UsageError: the file cannot be read at all.
     """
     return parse_config(content_of(path), str(path))
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of a configuration file. It knows names and forms; what must fit together it does not."""
+    schema = Gateway.model_json_schema(by_alias=True)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "Setpoint gateway"}
 
 
 def content_of(path: str | Path) -> bytes:

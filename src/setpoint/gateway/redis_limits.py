@@ -4,10 +4,11 @@ A gateway that dies leaves its reservations behind: each carries a time after wh
 """
 
 import asyncio
+import contextlib
 import os
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from setpoint.errors import UsageError
@@ -120,8 +121,13 @@ class RedisLimits:
             a = holder.allowance
             limits = (a.streams, a.requests_per_minute, a.tokens_per_minute, a.tokens_per_day)
             numbers += [limit or 0 for limit in limits]
+        arguments: list[str | int | float] = [time.time(), tokens, mark, LEASE_S, *numbers]
+        asked = asyncio.ensure_future(self._reserve(keys=self._keys(holders), args=arguments))
         try:
-            answer = await self._reserve(keys=self._keys(holders), args=[time.time(), tokens, mark, LEASE_S, *numbers])
+            answer = await asyncio.shield(asked)
+        except asyncio.CancelledError:  # Redis may have counted it already: what it took is given back
+            self._later(self._returned(asked, Reservation(tuple(holders), tokens, mark)))
+            raise
         except self._errors:
             raise LimitReached("unreachable", 1.0) from None
         if answer:
@@ -131,9 +137,18 @@ class RedisLimits:
 
     def settle(self, reservation: Reservation, used: int) -> None:
         """See ``LimitStore``."""
-        task = asyncio.get_running_loop().create_task(self._settled(reservation, used))
+        self._later(self._settled(reservation, used))
+
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
         self._settling.add(task)
         task.add_done_callback(self._settling.discard)
+
+    async def _returned(self, asked: "asyncio.Future[Any]", reservation: Reservation) -> None:
+        """Gives back what a request took whose client left while it was asked for."""
+        with contextlib.suppress(*self._errors):
+            await asked
+        await self._settled(reservation, 0)  # where nothing was taken, its mark is unknown and nothing changes
 
     async def settled(self) -> None:
         """Waits until everything that was settled is in Redis."""

@@ -5,7 +5,6 @@ engine cut ends for the client with an error event of its dialect. Until the fir
 the attempt can fail without a trace, and another replica can be tried.
 """
 
-import asyncio
 import time
 
 from setpoint.client.connection import Connection
@@ -16,6 +15,7 @@ from setpoint.gateway.config import Timeouts
 from setpoint.gateway.downstream import ServerConnection
 from setpoint.gateway.events import MAX_TAIL_BYTES, EventCutter, before_terminal, without_usage
 from setpoint.gateway.fault import fault, retry_after_s
+from setpoint.gateway.flow import Moment
 from setpoint.gateway.refusal import Refusal, no_capacity
 from setpoint.protocol import translate
 from setpoint.protocol.answer import MAX_BODY_BYTES, MAX_ERROR_BYTES, AnswerReader
@@ -42,7 +42,7 @@ class Relay:
         started_s: When the exchange began; the total limit counts from here.
 
     Attributes:
-        done: Resolved when the attempt has ended.
+        done: Comes when the attempt has ended.
         judgement: How; None while it goes on.
         refusal: What the client must be told when nothing was passed on yet; None when it has all it gets.
         retryable: Whether another replica may do better.
@@ -93,15 +93,13 @@ class Relay:
         self._whole_usage = ask.wants_usage or engine not in (Dialect.CHAT, Dialect.COMPLETIONS)
         self._translator: translate.StreamTranslator | None = None
         self.reader = AnswerReader(engine)
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.done = Moment()
         self.judgement: Judgement | None = None
         self.refusal: Refusal | None = None
         self.retryable = False
         self.held = False
         self.whole: tuple[str, bytes] | None = None
-        self.healthy = False
-        self.stale = False
-        self.passed_on = False
+        self.healthy = self.stale = self.passed_on = False
         self.retry_after: float | None = None
         self.sent_s = self.last_s = started_s
         self.first_s: float | None = None
@@ -120,8 +118,8 @@ class Relay:
         """This connection carries the attempt."""
         self._connection, self._reused, self.stale = connection, reused, False
         self.sent_s = self.last_s = now_s
-        if self.done.done():
-            self.done = asyncio.get_running_loop().create_future()
+        if self.done.come:
+            self.done = Moment()
 
     # Sink
 
@@ -138,8 +136,7 @@ class Relay:
     def on_body(self, data: bytes, now_s: float) -> None:
         """A piece of the answer."""
         self.last_s = now_s
-        if self.first_s is None:
-            self.first_s = now_s
+        self.first_s = self.first_s or now_s
         reader = self.reader
         reader.feed(data, now_s)
         self._stream = bool(reader.streams)
@@ -159,7 +156,8 @@ class Relay:
                 self._settle(reader.end(now_s), b"", now_s)
                 return
             self._pass_on(events)
-            self._settle(reader.end(now_s), end, now_s)
+            if self.judgement is None:  # else they could not be said, and the client has an error event
+                self._settle(reader.end(now_s), end, now_s)
         elif events:
             self._pass_on(events)
         elif len(self._cutter.tail) > MAX_TAIL_BYTES:
@@ -392,8 +390,7 @@ class Relay:
         return Judgement(Outcome.MALFORMED, f"not to be translated: {reason}", self.reader.seen)
 
     def _resolve(self) -> None:
-        if not self.done.done():
-            self.done.set_result(None)
+        self.done.set()
 
     @property
     def first_token_s(self) -> float | None:

@@ -1,5 +1,6 @@
 """One engine as a worker process sees it: what is under way there, whether it answers, what its cache holds."""
 
+import asyncio
 import os
 import re
 import time
@@ -7,12 +8,14 @@ from hashlib import blake2b
 from pathlib import Path
 
 from setpoint.client.address import parse_base_url, tls_context
+from setpoint.client.connection import Connection
 from setpoint.client.limits import PoolLimits
 from setpoint.client.pool import Pool
 from setpoint.clock import MonotonicClock
 from setpoint.gateway.config import Health
 from setpoint.gateway.config import Replica as ReplicaConfig
 from setpoint.gateway.kv_events import KvEvents
+from setpoint.gateway.policies.policy import Candidate
 from setpoint.gateway.prefix import BLOCK_TOKENS, PrefixIndex
 from setpoint.gateway.shared import SharedTable
 from setpoint.records.target import Dialect, Target
@@ -24,10 +27,13 @@ IN_FLIGHT, QUEUED_TOKENS = range(2)
 # states; a replica that was never asked may answer
 UNKNOWN, UP, LOADING, DOWN, STOPPED = range(5)
 STATE_NAMES = ("unknown", "up", "loading", "down", "stopped")
+_AWAY = (LOADING, DOWN, STOPPED)
 HELD_FOR = (LOADING, STOPPED)  # requests wait for a replica that loads, or that their coming starts
 
 KEPT = PoolLimits(max_idle=512, idle_s=60.0)  # a request on one that the engine closed meanwhile is sent anew
+STALE_US = 30_000_000  # the engine's own load was last seen
 _PASSED_ON = ("anthropic-version", "anthropic-beta", "idempotency-key")
+_ALL_PASSED = frozenset({*_PASSED_ON, "traceparent"})
 _TRACE = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}\Z")
 
 
@@ -51,7 +57,9 @@ class Replica:
         self.config = config
         self.address = parse_base_url(config.url)
         self.name = config.name or self.address.authority
-        self._max_in_flight = config.max_in_flight
+        self._max_in_flight = config.max_in_flight  # read with every request, and a model's fields are slow to read
+        self._weight = config.weight
+        self._watched = config.metrics_url is not None
         self.model = config.model or model
         self._health = health
         self._table = table
@@ -66,6 +74,7 @@ class Replica:
         credentials = (
             "" if self.api_key is None else f"authorization: Bearer {self.api_key}\r\nx-api-key: {self.api_key}\r\n"
         )
+        self._heads: dict[str, bytes] = {}  # by path
         self._own_fields = (
             f"host: {self.address.authority}\r\ncontent-type: application/json\r\n"
             f"accept: application/json, text/event-stream\r\n{credentials}"
@@ -79,24 +88,23 @@ class Replica:
         return self.row.held(IN_FLIGHT)
 
     @property
-    def full(self) -> bool:
-        """Whether it has as many requests as it may."""
-        return self.in_flight >= self._max_in_flight
-
-    @property
-    def load(self) -> int:
-        """The same, and what the engine says it has from elsewhere."""
-        return self.in_flight + self.row[OUTSIDE_LOAD]
-
-    @property
     def queued_tokens(self) -> int:
         """Uncached prompt tokens before their first token, dispatched by all workers."""
         return self.row.held(QUEUED_TOKENS)
 
-    @property
-    def stale(self) -> bool:
-        """Whether the engine's own load is watched and has not been seen for a while."""
-        return self.config.metrics_url is not None and now_us() - self.row[OUTSIDE_AT_US] > 30_000_000
+    def candidate(self, hashes: list[int], tokens: bytes | None, salt: str | None, at_us: int) -> Candidate | None:
+        """What a policy is told of it for a prompt (see ``cached_tokens``); None where it cannot take one now."""
+        row = self.row
+        cells = row.common()
+        if cells[STATE] in _AWAY or cells[EJECTED_UNTIL_US] > at_us:
+            return None
+        in_flight = row.held(IN_FLIGHT)
+        if in_flight >= self._max_in_flight or (in_flight and cells[EJECTIONS]):
+            return None
+        stale = self._watched and at_us - cells[OUTSIDE_AT_US] > STALE_US
+        cached = self.cached_tokens(hashes, tokens, salt) if hashes or tokens is not None else 0
+        load, queued = in_flight + cells[OUTSIDE_LOAD], row.held(QUEUED_TOKENS)
+        return Candidate(self.name, load, queued, cached, self._weight, stale)
 
     def take(self, uncached_tokens: int) -> bool:
         """Counts one more request, exactly: False when the replica is full."""
@@ -149,7 +157,7 @@ class Replica:
 
     def available(self) -> bool:
         """Whether a request may be sent: not down, not ejected, and after an ejection one at a time until one works."""
-        if self.row[STATE] in (LOADING, DOWN, STOPPED) or self.row[EJECTED_UNTIL_US] > now_us():
+        if self.row[STATE] in _AWAY or self.row[EJECTED_UNTIL_US] > now_us():
             return False
         return not self.row[EJECTIONS] or self.in_flight == 0
 
@@ -160,10 +168,13 @@ class Replica:
 
     def succeeded(self) -> None:
         """It answered a request; one that was under way when its engine was stopped does not bring it back."""
-        self.row[LAST_OK_US] = now_us()
-        self.row[FAILURES] = self.row[EJECTIONS] = self.row[EJECTED_UNTIL_US] = 0
-        if self.row[STATE] not in HELD_FOR:
-            self.row[STATE] = UP
+        row = self.row
+        cells = row.common()
+        row[LAST_OK_US] = now_us()
+        if cells[FAILURES] or cells[EJECTIONS] or cells[EJECTED_UNTIL_US]:
+            row[FAILURES] = row[EJECTIONS] = row[EJECTED_UNTIL_US] = 0
+        if cells[STATE] != UP and cells[STATE] not in HELD_FOR:
+            row[STATE] = UP
 
     def failed(self) -> None:
         """It did not answer as an engine should; enough of that in a row, and it gets no requests for a while."""
@@ -189,22 +200,36 @@ class Replica:
         self.row[STATE] = DOWN
 
     def _lost_cache(self) -> None:
-        if self.row[STATE] not in (LOADING, DOWN, STOPPED):
+        if self.row[STATE] not in _AWAY:
             self.index.clear()
 
     # requests
 
+    async def connect(self, limit_s: float) -> Connection:
+        """A new connection.
+
+        Raises:
+            OSError: there is none.
+            TimeoutError: nor was there one in time.
+        """
+        async with asyncio.timeout(limit_s):
+            return await self.pool.connect()
+
     def request(self, path: str, body: bytes, request_id: str, fields: dict[str, str]) -> bytes:
         """The bytes of a request. Of the client's fields only those pass that tell nothing about who it is."""
-        passed = "".join([f"{name}: {fields[name]}\r\n" for name in _PASSED_ON if name in fields])
-        trace = traceparent(fields)
-        if trace is not None:
-            passed += f"traceparent: {trace}\r\n"
-        head = (
-            f"POST {self.address.prefix}{path} HTTP/1.1\r\n{self._own_fields}{passed}"
-            f"x-request-id: {request_id}\r\ncontent-length: {len(body)}\r\n\r\n"
-        )
-        return head.encode("latin-1") + body
+        passed = b""
+        if not _ALL_PASSED.isdisjoint(fields):
+            texts = [f"{name}: {fields[name]}\r\n" for name in _PASSED_ON if name in fields]
+            trace = traceparent(fields)
+            if trace is not None:
+                texts.append(f"traceparent: {trace}\r\n")
+            passed = "".join(texts).encode("latin-1")
+        own = self._heads.get(path)
+        if own is None:
+            own = f"POST {self.address.prefix}{path} HTTP/1.1\r\n{self._own_fields}".encode("latin-1")
+            self._heads[path] = own
+        mark = request_id.encode()
+        return b"%b%bx-request-id: %b\r\ncontent-length: %d\r\n\r\n%b" % (own, passed, mark, len(body), body)
 
 
 def traceparent(fields: dict[str, str]) -> str | None:

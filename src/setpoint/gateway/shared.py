@@ -8,6 +8,7 @@ are changed under the lock, which the kernel releases if its holder dies.
 import fcntl
 import mmap
 import os
+import threading
 from hashlib import blake2b
 from pathlib import Path
 
@@ -50,11 +51,12 @@ class SharedTable:
                 f"The shared state {path} cannot be used: {(error.strerror or 'no').lower()}."
             ) from None
         self.cells = memoryview(self._map).cast("q")
-        self._lock = _Lock(self._fd)
+        self._names = _Lock(self._fd)
+        self._lock = _Lock(self._fd) if workers > 1 else threading.Lock()
         self._rows: dict[str, Row] = {}
 
-    def locked(self) -> "_Lock":
-        """Excludes the other processes; held for microseconds, never across an await."""
+    def locked(self) -> "_Lock | threading.Lock":
+        """Excludes the other worker processes, where there are any; held for microseconds, never across an await."""
         return self._lock
 
     def row(self, name: str) -> "Row":
@@ -67,7 +69,7 @@ class SharedTable:
         if known is None:
             digest = blake2b(name.encode(), digest_size=16).digest()
             mark = tuple(int.from_bytes(digest[i : i + 8], "little", signed=True) or 1 for i in (0, 8))
-            with self.locked():
+            with self._names:
                 known = self._rows[name] = Row(self, self._find(mark))
         return known
 
@@ -84,7 +86,7 @@ class SharedTable:
 
     def clear_worker(self, worker: int) -> None:
         """Gives back all that a worker held: it has ended."""
-        with self.locked():
+        with self._names:
             for number in range(ROWS):
                 start = number * self._width + NAME_CELLS + COMMON_CELLS + worker * WORKER_CELLS
                 self.cells[start : start + WORKER_CELLS] = _NOTHING
@@ -119,33 +121,38 @@ class Row:
 
     ``row[i]`` and ``row[i] = v`` are common cells; ``hold(i, amount)`` changes this worker's own cell, ``held(i)`` sums
     the cell over the workers.
+
+    Attributes:
+        cells: The whole table's, for whoever changes several at once: ``cells[start + i]`` is a common cell.
+        start: Of the common cells.
+        mine: Of this worker's own ones.
     """
 
-    __slots__ = ("_alone", "_cells", "_mine", "_start", "_stop")
+    __slots__ = ("_alone", "_stop", "cells", "mine", "start")
 
     def __init__(self, table: SharedTable, start: int) -> None:
-        self._cells = table.cells
-        self._start = start
+        self.cells = table.cells
+        self.start = start
         self._stop = start + COMMON_CELLS + table.workers * WORKER_CELLS
-        self._mine = start + COMMON_CELLS + table.worker * WORKER_CELLS
+        self.mine = start + COMMON_CELLS + table.worker * WORKER_CELLS
         self._alone = table.workers == 1
 
     def __getitem__(self, cell: int) -> int:
-        return self._cells[self._start + cell]
+        return self.cells[self.start + cell]
 
     def __setitem__(self, cell: int, value: int) -> None:
-        self._cells[self._start + cell] = value
+        self.cells[self.start + cell] = value
+
+    def common(self) -> list[int]:
+        """All common cells as they are at one moment."""
+        return self.cells[self.start : self.start + COMMON_CELLS].tolist()
 
     def hold(self, cell: int, amount: int) -> None:
         """Adds to this worker's own cell."""
-        self._cells[self._mine + cell] += amount
-
-    def mine(self, cell: int) -> int:
-        """This worker's own cell."""
-        return self._cells[self._mine + cell]
+        self.cells[self.mine + cell] += amount
 
     def held(self, cell: int) -> int:
         """The sum over all workers."""
         if self._alone:
-            return self._cells[self._start + COMMON_CELLS + cell]
-        return sum(self._cells[self._start + COMMON_CELLS + cell : self._stop : WORKER_CELLS])
+            return self.cells[self.start + COMMON_CELLS + cell]
+        return sum(self.cells[self.start + COMMON_CELLS + cell : self._stop : WORKER_CELLS])

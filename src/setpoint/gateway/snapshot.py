@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
-from setpoint.gateway.config import Gateway, Model
+from setpoint.gateway.config import DIALECTS, Gateway, Model, Timeouts
 from setpoint.gateway.demand import Demand
 from setpoint.gateway.gate import Gate
 from setpoint.gateway.identity import Authenticator, Identity, TokenVerifier
@@ -14,9 +14,12 @@ from setpoint.gateway.keys import KeyStore
 from setpoint.gateway.refusal import unknown_model
 from setpoint.gateway.replica import Replica
 from setpoint.gateway.shared import SharedTable
+from setpoint.records.exchange import Outcome
+from setpoint.records.target import Dialect
 
 FIRST_BYTES_PER_TOKEN = 3.0  # until the engine's own counts tell; low, so that a first reservation is rather too large
 RETRY_BURST = 10.0
+MAX_SEEDS = 10_000
 
 
 @dataclass(slots=True, eq=False)
@@ -29,6 +32,12 @@ class Route:
         gate: The way to its replicas.
         bytes_per_token: Learnt from the engine's counts of prompt tokens.
         retry_budget: Retries that may still be made.
+        dialects: That its engines speak.
+        timeouts: Limits of each phase.
+        attempts: Replicas to try at most.
+        repair: Outcomes that another attempt may mend.
+        salted: Whether its engines take a cache salt.
+        tokenizes: Whether any of its replicas tells what its cache holds, so that prompts are tokenized.
     """
 
     name: str
@@ -36,6 +45,30 @@ class Route:
     gate: Gate
     bytes_per_token: float = FIRST_BYTES_PER_TOKEN
     retry_budget: float = RETRY_BURST
+    dialects: list[Dialect] = field(init=False)
+    tokenizes: bool = field(init=False)
+    timeouts: Timeouts = field(init=False)  # these are the model's; its fields are slow to read
+    attempts: int = field(init=False)
+    repair: frozenset[Outcome] = field(init=False)
+    salted: bool = field(init=False)
+    _budget: float = field(init=False)
+    _seeds: dict[str, bytes] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        model = self.model
+        self.timeouts, self.attempts, self.salted = model.timeouts, model.retries.attempts, model.cache_salt
+        self.repair, self._budget = frozenset(map(Outcome, model.retries.repair)), model.retries.budget
+        self.dialects = [DIALECTS[name] for name in model.dialects]
+        self.tokenizes = any(replica.config.kv_events is not None for replica in self.gate.replicas)
+
+    def seed(self, salt: str) -> bytes:
+        """What the block chains of a tenant begin with at this model."""
+        known = self._seeds.get(salt)
+        if known is None:
+            if len(self._seeds) > MAX_SEEDS:
+                self._seeds.clear()
+            known = self._seeds[salt] = f"{self.name}\0{salt}".encode()
+        return known
 
     def estimate(self, prompt_bytes: int) -> int:
         """Tokens of a prompt, about."""
@@ -55,7 +88,7 @@ class Route:
 
     def asked(self) -> None:
         """A request earns its share of a retry."""
-        self.retry_budget = min(RETRY_BURST, self.retry_budget + self.model.retries.budget)
+        self.retry_budget = min(RETRY_BURST, self.retry_budget + self._budget)
 
 
 @dataclass(slots=True)
@@ -75,6 +108,7 @@ class Snapshot:
     auth: Authenticator
     routes: dict[str, Route]
     names: dict[str, str] = field(default_factory=dict)
+    _orders: dict[str, list[Route]] = field(init=False, default_factory=dict)
 
     def resolve(self, name: str, identity: Identity) -> list[Route]:
         """The models to try for a name, in order.
@@ -85,12 +119,18 @@ class Snapshot:
         model_name = self.names.get(name)
         if model_name is None or not may_use(identity, model_name):
             raise unknown_model()
+        order = self._orders.get(model_name)
+        if order is not None:
+            return order
         model = self.config.models[model_name]
         first = model_name
         if model.split:
             first = random.choices(list(model.split), list(model.split.values()))[0]
         others = (*self.config.models[first].fallbacks, *(model.fallbacks if model.split else ()))
-        return [self.routes[n] for n in dict.fromkeys((first, *others)) if n in self.routes]
+        order = [self.routes[n] for n in dict.fromkeys((first, *others)) if n in self.routes]
+        if not model.split:
+            self._orders[model_name] = order
+        return order
 
     def visible(self, identity: Identity) -> list[str]:
         """Names that the caller may use."""

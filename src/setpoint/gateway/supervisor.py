@@ -37,7 +37,7 @@ from setpoint.gateway.replica import STATE_NAMES, Replica
 from setpoint.gateway.shared import SharedTable
 from setpoint.gateway.snapshot import Snapshot, take_snapshot
 from setpoint.gateway.telemetry import Spans
-from setpoint.gateway.worker import READY, listening
+from setpoint.gateway.worker import READY, listening, spare_collections
 
 INGEST_S = 0.5
 START_S = 60.0
@@ -161,6 +161,7 @@ class Supervisor:
         self._watch()
         keepers = [loop.create_task(self._keep(i)) for i in range(self._workers)]
         clerk = loop.create_task(self._account(host))
+        spare_collections()
         self.listening = True
         where = admin_sock.getsockname()
         self._say(f"listening on {self.address}, administration on http://{where[0]}:{where[1]}")

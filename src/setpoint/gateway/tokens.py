@@ -85,7 +85,7 @@ class JwtVerifier:
         now = time.monotonic()
         if (not self._fresh() or kid not in self._keys) and now - self._tried_s >= REFETCH_S:
             self._tried_s = now
-            await self._fetch()
+            await asyncio.create_task(self._fetch())
         if kid is None and len(self._keys) == 1:
             return next(iter(self._keys.values()))
         return self._keys.get(kid)

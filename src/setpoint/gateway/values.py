@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from setpoint.units import parse_bytes
 
@@ -21,6 +21,7 @@ def _zmq_address(value: object) -> object:
     return value
 
 
-Bytes = Annotated[int, BeforeValidator(_bytes)]
+_SIZE = {"anyOf": [{"type": "integer"}, {"type": "string"}], "examples": ["64 MiB"]}
+Bytes = Annotated[int, BeforeValidator(_bytes), WithJsonSchema(_SIZE)]
 ZmqAddress = Annotated[str, BeforeValidator(_zmq_address)]
 Name = Annotated[str, Field(pattern=NAME)]

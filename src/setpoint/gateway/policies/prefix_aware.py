@@ -11,6 +11,7 @@
 import math
 import random
 from collections.abc import Sequence
+from functools import cache
 
 import xxhash
 
@@ -35,22 +36,34 @@ class PrefixAware:
         """See the module."""
         if len(candidates) == 1:
             return 0
-        if any(c.stale for c in candidates):
-            pair = self._random.sample(range(len(candidates)), 2)
-            return min(pair, key=lambda i: candidates[i].in_flight)
-        scores = [c.queued_tokens + max(0, prompt.tokens - c.cached_tokens) for c in candidates]
+        scores, warm = [], False
+        for c in candidates:
+            if c.stale:
+                pair = self._random.sample(range(len(candidates)), 2)
+                return min(pair, key=lambda i: candidates[i].in_flight)
+            cached = c.cached_tokens
+            warm = warm or cached > 0
+            scores.append(c.queued_tokens + (prompt.tokens - cached if cached < prompt.tokens else 0))
         ceiling = min(scores) + self._window
         near = [i for i, score in enumerate(scores) if score <= ceiling]
-        warmest = max(near, key=lambda i: (candidates[i].cached_tokens, -scores[i], -candidates[i].in_flight))
-        if candidates[warmest].cached_tokens:
-            return warmest
+        if warm:
+            warmest = max(near, key=lambda i: (candidates[i].cached_tokens, -scores[i], -candidates[i].in_flight))
+            if candidates[warmest].cached_tokens:
+                return warmest
         return self._cold(candidates, near, prompt.key)
 
     def _cold(self, candidates: Sequence[Candidate], near: list[int], key: int) -> int:
-        total = sum(c.in_flight for c in candidates) + 1
-        weights = sum(c.weight for c in candidates)
-        ranked = sorted(near, key=lambda i: xxhash.xxh3_64_intdigest(candidates[i].name.encode(), key), reverse=True)
-        for i in ranked:
+        total, weights = 1, 0.0
+        for c in candidates:
+            total += c.in_flight
+            weights += c.weight
+        ranked = [(_digest(_encoded(candidates[i].name), key), i) for i in near]
+        ranked.sort(reverse=True)
+        for _, i in ranked:
             if candidates[i].in_flight + 1 <= math.ceil(self._bound * total * candidates[i].weight / weights):
                 return i
         return min(near, key=lambda i: candidates[i].in_flight)
+
+
+_digest = xxhash.xxh3_64_intdigest
+_encoded = cache(str.encode)  # of the replicas' names
