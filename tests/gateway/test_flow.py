@@ -362,7 +362,7 @@ def test_nothing_is_asked_for_a_client_that_leaves_in_the_moment_its_place_comes
     state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     enter = Gate.enter
-    leave: list[Callable[[], object]] = []
+    leave: list[Callable[[], None]] = []
 
     async def entered(gate: Gate, ticket: Ticket) -> Lease:
         lease = await enter(gate, ticket)
@@ -372,7 +372,7 @@ def test_nothing_is_asked_for_a_client_that_leaves_in_the_moment_its_place_comes
 
     monkeypatch.setattr(Gate, "enter", entered)
     with upstream(good) as engine, served(config_of(state, engine.url)) as gateway:
-        leave.append(lambda: [one.connection_lost(None) for one in tuple(gateway.plane.connections)])
+        leave.append(lambda: next(iter(gateway.plane.connections)).connection_lost(None))
         with gateway.raw() as sock:
             sock.sendall(post())
             line = gateway.ended()[-1]
