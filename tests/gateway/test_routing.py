@@ -1,6 +1,8 @@
 """Where requests go: prefixes are followed while the load allows it, and no replica becomes a hot spot."""
 
 import random
+import subprocess
+import sys
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
@@ -128,6 +130,19 @@ def test_the_index_forgets_what_was_used_least_recently(tmp_path: Path) -> None:
     assert index.cached_blocks(hot) == 50
     assert index.cached_blocks(cold) < 50
     index.close()
+
+
+def test_an_index_of_another_size_leaves_those_who_map_the_old_one_alive(tmp_path: Path) -> None:
+    """Workers that drain after a reload read on in theirs: in a process of its own, since a fault would kill it."""
+    code = (
+        "import sys; from pathlib import Path; from setpoint.gateway.prefix import PrefixIndex\n"
+        "old = PrefixIndex(Path(sys.argv[1]), 10**7); hashes = list(range(1, 2000)); old.insert(hashes)\n"
+        "new = PrefixIndex(Path(sys.argv[1]), 10**4)\n"
+        "print(old.cached_blocks(hashes), new.cached_blocks(hashes))"
+    )
+    command = [sys.executable, "-c", code, tmp_path / "index"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "1999 0\n"), done.stderr
 
 
 def test_processes_share_what_they_know_of_a_cache(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ class PrefixIndex:
     neighbouring cells and need no lock, since a lost update costs a prediction and nothing else.
 
     Args:
-        path: File that the workers map.
+        path: File that the workers map; its size is added to the name.
         capacity_tokens: Size of the replica's cache.
 
     Raises:
@@ -55,9 +55,11 @@ class PrefixIndex:
     def __init__(self, path: Path, capacity_tokens: int) -> None:
         self._sets = max(1, capacity_tokens // BLOCK_TOKENS // WAYS)
         size = self._sets * WAYS * _CELL
+        # A file for each size: who still maps one that is cut shorter, as after a reload, is killed at its next read.
+        path = path.with_name(f"{path.name}-{self._sets}")
         try:
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            if os.fstat(self._fd).st_size != size:
+            if os.fstat(self._fd).st_size < size:
                 os.ftruncate(self._fd, size)
             self._map = mmap.mmap(self._fd, size)
         except OSError as error:
