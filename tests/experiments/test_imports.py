@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.cli.command import answer, setpoint
 
@@ -61,6 +62,25 @@ def test_vllm_keeps_chunks_and_failures(tmp_path: Path) -> None:
     assert ExchangeTable.from_record(record).outcomes() == {"complete": 2, "error": 1}
     assert record.meta.pins["model"] == "Qwen/Qwen3-0.6B"
     assert record.exchanges(["tokens_source"])["tokens_source"].unique().to_list() == ["tool"]
+
+
+def test_a_recorded_run_of_vllm_agrees_with_its_own_summary(tmp_path: Path) -> None:
+    """24 requests of which vLLM 0.32.0 calls 18 good: those that were cut off, or were empty, are among them."""
+    path = RESULTS / "vllm-0.32.0.json"
+    told = json.loads(path.read_text())
+    [record] = imported(path, tmp_path)
+    table = ExchangeTable.from_record(record).measured
+    assert table.outcomes() == {"complete": told["completed"], "error": told["failed"]}
+    good = table.answered
+    assert table.output_tokens[good].sum() == told["total_output_tokens"]
+    ttft = 1000 * (table.first_token_s - table.sent_s)[good]
+    assert [ttft.mean(), np.median(ttft), np.quantile(ttft, 0.99)] == pytest.approx(
+        [told[f"{name}_ttft_ms"] for name in ("mean", "median", "p99")], abs=1e-6
+    )
+    gaps = 1000 * METRICS["itl"].observed(table)[0]
+    assert [gaps.mean(), np.median(gaps)] == pytest.approx([told["mean_itl_ms"], told["median_itl_ms"]], abs=1e-4)
+    # It ends TTFT with the first chunk: here a role without any text, 6 ms and more before the first token.
+    assert any("16 of 18 answers have more chunks than tokens" in note for note in record.meta.notes)
 
 
 def test_vllm_without_details_or_start_times_is_refused_with_what_to_do(tmp_path: Path) -> None:
@@ -131,6 +151,33 @@ def test_aiperf_reads_units_phases_turns_and_cancellations(tmp_path: Path) -> No
     assert int(table.warmup.sum()) == 1
     turns = {(int(s), int(t)) for s, t in zip(table.session, table.turn, strict=True)}
     assert len(turns) == 5
+
+
+def test_a_recorded_aiperf_run_agrees_with_its_own_summary(tmp_path: Path) -> None:
+    """24 requests of which AIPerf 0.13.0 calls 16 good: answers that were cut off, or held an error, are among them."""
+    [record] = imported(RESULTS / "aiperf-0.13.0.jsonl", tmp_path)
+    table = ExchangeTable.from_record(record).measured
+    assert table.outcomes() == {"complete": 16, "rejected": 2, "error": 6}
+    assert any("cut off counts as complete" in note for note in record.meta.notes)
+    assert any("who counted" in note for note in record.meta.notes)  # those that were cut off came without usage
+    sources = record.exchanges(["tokens_source"])["tokens_source"].to_list()
+    assert (sources.count("usage"), sources.count("tool")) == (12, 12)
+    good = table.answered
+    told = {  # in its profile_export_aiperf.json, milliseconds: mean, least, median, p90, most
+        "time_to_first_token": [13.413852, 9.313518, 9.74596, 22.076942, 28.808021],
+        "request_latency": [95.282687, 57.21384, 104.46471, 108.631186, 113.381106],
+    }
+    assert (table.output_tokens[good] == 12).sum() == 12
+    assert (table.output_tokens[good] == 6).sum() == 4
+    for name, ours in (
+        ("time_to_first_token", (table.first_token_s - table.started_s)[good]),
+        ("request_latency", (table.done_s - table.started_s)[good]),
+    ):
+        found = [ours.mean(), ours.min(), *np.quantile(ours, [0.5, 0.9]), ours.max()]
+        assert [1000 * x for x in found] == pytest.approx(told[name], abs=0.02), name
+    # What it calls inter-token latency is TPOT here: from the first token to the last byte over tokens less one.
+    ends = (table.done_s - table.first_token_s)[good] / (table.output_tokens[good] - 1)
+    assert 1000 * ends.mean() == pytest.approx(8.689026, abs=0.02)
 
 
 @pytest.mark.parametrize(

@@ -70,9 +70,9 @@ def test_a_server_that_errs_only_under_load_is_found(tmp_path: Path, suite: Suit
 
 
 def test_questions_that_the_load_did_not_last_for_are_unmeasured(tmp_path: Path, suite: Suite) -> None:
-    with engine_for(suite, decode_s=0.25) as target:
-        bench = bench_of(tmp_path, target, duration="2s", arrivals={"process": "poisson", "rate": "2/s"})
-        outcome = evaluate_under_load(bench, [suite], duration_s=2.0)
+    with engine_for(suite, decode_s=0.3) as target:
+        bench = bench_of(tmp_path, target, duration="4s", arrivals={"process": "poisson", "rate": "2/s"})
+        outcome = evaluate_under_load(bench, [suite], duration_s=4.0)
     rows = outcome.record.quality()
     unsent = rows.filter(rows["score"].is_null())
     assert rows.height == 20

@@ -1,4 +1,4 @@
-"""AIPerf ``profile_export.jsonl``: a record a request, as its documentation of 0.14 tells.
+"""AIPerf ``profile_export.jsonl``: a record a request, as 0.13 writes it and its documentation of 0.14 tells.
 
 Wall-clock nanoseconds for the moments, durations with their unit for the metrics.
 """
@@ -71,13 +71,9 @@ def read(content: bytes) -> list[Imported]:
     for i, record in enumerate(records):
         key = record.metadata.x_correlation_id or f"request {i}"
         rows.append(exchange_of(i, _seen(record, origin, sessions.setdefault(key, len(sessions)))))
-    lacks = [
-        "the model's name",
-        "who counted output tokens: the server's usage or the tool's tokenizer",
-        NO_FINISH,
-        NO_CERTIFICATE,
-        NO_PINS,
-    ]
+    lacks = ["the model's name", NO_FINISH, NO_CERTIFICATE, NO_PINS]
+    if any(r.error is None and "usage_completion_tokens" not in r.metrics for r in records):
+        lacks.insert(1, "who counted output tokens: the server's usage or the tool's tokenizer")
     if any(r.metadata.credit_issued_ns is None for r in records):
         lacks.insert(0, "the planned send of each request: TTFT counts from the actual send")
     return [Imported(rows, {"model": None}, "unknown", tuple(lacks))]
@@ -91,7 +87,8 @@ def _planned(record: _Record) -> int:
 def _seen(record: _Record, origin: int, session: int) -> Seen:
     meta, metrics = record.metadata, record.metrics
     start = (meta.request_start_ns - origin) * 1e-9
-    end = max((meta.request_end_ns - origin) * 1e-9, start)
+    taken = _seconds(metrics, "request_latency")  # to the last part of the answer; the end was noted some time after it
+    end = max((meta.request_end_ns - origin) * 1e-9, start) if taken is None else start + taken
     outcome, error = Outcome.COMPLETE, None
     if meta.was_cancelled:
         outcome = Outcome.CANCELLED
@@ -100,6 +97,8 @@ def _seen(record: _Record, origin: int, session: int) -> Seen:
     ttft = _seconds(metrics, "time_to_first_token") if outcome is Outcome.COMPLETE else None
     first = None if ttft is None else start + ttft
     visible = _seconds(metrics, "time_to_first_output_token")
+    counted = _count(metrics, "usage_completion_tokens")
+    prompt = _count(metrics, "usage_prompt_tokens")
     chunks = [] if first is None else [first]
     for gap in _gaps(metrics) if chunks else ():
         chunks.append(chunks[-1] + gap)
@@ -112,9 +111,9 @@ def _seen(record: _Record, origin: int, session: int) -> Seen:
         visible_s=first if visible is None or first is None else max(start + visible, first),
         last_s=last,
         chunk_s=chunks,
-        prompt_tokens=_count(metrics, "input_sequence_length"),
-        output_tokens=_count(metrics, "output_sequence_length"),
-        by_server=False,
+        prompt_tokens=_count(metrics, "input_sequence_length") if prompt is None else prompt,
+        output_tokens=_count(metrics, "output_sequence_length") if counted is None else counted,
+        by_server=counted is not None,
         outcome=outcome,
         error=error,
         status=record.error.code if record.error is not None and outcome is not Outcome.CANCELLED else None,

@@ -75,13 +75,14 @@ class Seen:
 def exchange_of(index: int, seen: Seen) -> Exchange:
     """The row of a request.
 
-    A count that the server did not make is spread over the chunks, so that it is never taken for the server's.
+    A count that the server did not make is spread over the chunks, so that it is never taken for the server's. Of more
+    chunks than tokens the last ones have none: a tool counts chunks without text, too.
     """
     chunks = list(seen.chunk_s)
     tokens = seen.output_tokens or 0
-    spread = [1] * len(chunks)
+    spread = [1] * min(tokens, len(chunks)) + [0] * (len(chunks) - tokens)
     if chunks:
-        spread[-1] = max(tokens - len(chunks) + 1, 0)
+        spread[-1] += max(tokens - len(chunks), 0)
     elif tokens:
         spread = [tokens]
     outcome = seen.outcome

@@ -1,7 +1,7 @@
 """``vllm bench serve --save-result --save-detailed``: one JSON object with a column a figure.
 
-Read from the source of vLLM 0.27 (``start_times`` is there) and later (``latencies`` since 0.30). Times are seconds of
-one monotonic clock; entry ``i`` of every column is request ``i``, failed ones included.
+As vLLM 0.32.0 writes it, and read from the source of 0.27 (``start_times`` is there) and later (``latencies`` since
+0.30). Times are seconds of one monotonic clock; entry ``i`` of every column is request ``i``, failed ones included.
 """
 
 import itertools
@@ -79,6 +79,14 @@ def read(content: bytes) -> list[Imported]:
     ]
     if found.latencies is None:
         lacks.insert(0, "the end of each request: E2E ends with the last token")
+    good = [i for i in range(count) if not found.errors[i]]
+    without = sum(len(found.itls[i]) + 1 > found.output_lens[i] > 0 for i in good)
+    if without:
+        lacks.insert(
+            0,
+            f"which chunk held the first token: {without} of {len(good)} answers have more chunks than tokens, and "
+            "TTFT ends with the first chunk, with text or without (a chat server's first usually has none)",
+        )
     pins: dict[str, Any] = {"model": found.model_id, "dialect": found.backend, "tokenizer": found.tokenizer_id}
     load = f"{found.request_rate} requests/s, burstiness {found.burstiness}, at most {found.max_concurrency} at once"
     return [Imported(rows, pins, load, tuple(lacks))]
