@@ -1,6 +1,6 @@
 """What a request and a streamed chunk cost in CPU at Setpoint's gateway and at other proxies, in one run.
 
-    python -m benchmarks.gateway_cost [--sglang-router PYTHON] [--litellm BINARY] [--nginx BINARY] [--out FILE]
+    python -m benchmarks.gateway_cost [--sglang-router PYTHON] [--litellm BINARY] [--nginx BINARY] [--awake] [--out F]
 
 Each proxy stands before the same two mock upstreams and is loaded by the same callers, one proxy at a time, in turn.
 What is read is the CPU time, user and system, of the proxy's whole process tree: wall time says little on a shared
@@ -19,7 +19,7 @@ from pathlib import Path
 
 import uvloop
 from benchmarks import proxies
-from benchmarks.machine import machine, print_table, shown, spread, write
+from benchmarks.machine import awake, machine, print_table, shown, spread, write
 from benchmarks.proxies import Proxy
 from benchmarks.wire_load import drive, request_of
 
@@ -95,6 +95,7 @@ def main() -> None:
     parser.add_argument("--nginx", default=os.environ.get("BENCHMARK_NGINX"), metavar="BINARY")
     parser.add_argument("--requests", type=int, default=8000, help="small requests; LiteLLM gets a fiftieth")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--awake", action="store_true", help="keep the cores from halting")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     uvloop.install()
@@ -102,6 +103,8 @@ def main() -> None:
     results: dict[str, dict[str, list[float]]] = {}
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         folder = Path(name)
+        if options.awake:
+            stack.enter_context(awake())
         paced = ("--interval", str(INTERVAL_S))
         urls = [stack.enter_context(running("benchmarks.mock_upstream", paced))[0] for _ in range(2)]
         entries = [(proxies.setpoint_gateway(folder / "setpoint", urls), 1.0)]
@@ -120,7 +123,7 @@ def main() -> None:
                 for cell, seconds in measured(proxy, int(options.requests * share)).items():
                     results.setdefault(proxy.name, {}).setdefault(cell, []).append(seconds)
             if options.out:
-                write(options.out, before, {"requests": options.requests, "cpu_s": results})
+                write(options.out, before, {"requests": options.requests, "awake": options.awake, "cpu_s": results})
     print_results(results)
 
 

@@ -2,9 +2,10 @@
 
 import contextlib
 import json
+import multiprocessing
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,35 @@ def take_priority() -> None:
     """The niceness that a load worker takes where it is allowed; child processes inherit it."""
     with contextlib.suppress(OSError):
         os.nice(NICENESS)
+
+
+def _spin() -> None:
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    os.setsid()
+    with contextlib.suppress(
+        OSError
+    ):  # a kernel that shares out the CPU by session first has the session give way, too
+        Path("/proc/self/autogroup").write_text("19", encoding="utf-8")
+    while os.getppid() != 1:
+        pass
+
+
+@contextlib.contextmanager
+def awake() -> Iterator[None]:
+    """No core halts meanwhile: a process of the idle class, which gives way to everything else, spins on each.
+
+    A virtual core that halts is given back to its host, and comes back late; ``idle=poll`` is the kernel's way.
+    """
+    spawn = multiprocessing.get_context("spawn")
+    spinners = [spawn.Process(target=_spin, daemon=True) for _ in range(os.cpu_count() or 1)]
+    for spinner in spinners:
+        spinner.start()
+    try:
+        yield
+    finally:
+        for spinner in spinners:
+            spinner.kill()
+            spinner.join()
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:

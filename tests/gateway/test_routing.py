@@ -140,7 +140,7 @@ def test_an_index_of_another_size_leaves_those_who_map_the_old_one_alive(tmp_pat
         "new = PrefixIndex(Path(sys.argv[1]), 10**4)\n"
         "print(old.cached_blocks(hashes), new.cached_blocks(hashes))"
     )
-    command = [sys.executable, "-c", code, tmp_path / "index"]
+    command = [sys.executable, "-c", code, str(tmp_path / "index")]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (0, "1999 0\n"), done.stderr
 
