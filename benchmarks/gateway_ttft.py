@@ -6,8 +6,8 @@ One stream at a time, its first token one interval after the request; each reque
 upstream and once through the gateway, the two in turn. Added time: the difference of such a pair. The direct requests'
 own spread stands beside it: it is what the machine adds.
 
-A virtual core that halts is given back to its host, and comes back milliseconds late. With ``--awake`` a process of the
-idle class, which gives way to everything else, keeps each core from halting, as ``idle=poll`` does.
+A virtual core that halts is given back to its host, and comes back milliseconds late. With ``--awake`` none halts, as
+with ``idle=poll`` (needs the right to write ``/dev/cpu_dma_latency``).
 """
 
 import argparse

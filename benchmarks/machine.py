@@ -2,9 +2,9 @@
 
 import contextlib
 import json
-import multiprocessing
 import os
 import platform
+import sys
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -38,33 +38,19 @@ def take_priority() -> None:
         os.nice(NICENESS)
 
 
-def _spin() -> None:
-    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    os.setsid()
-    with contextlib.suppress(
-        OSError
-    ):  # a kernel that shares out the CPU by session first has the session give way, too
-        Path("/proc/self/autogroup").write_text("19", encoding="utf-8")
-    while os.getppid() != 1:
-        pass
-
-
 @contextlib.contextmanager
 def awake() -> Iterator[None]:
-    """No core halts meanwhile: a process of the idle class, which gives way to everything else, spins on each.
+    """No core halts meanwhile: the kernel polls instead, as it does with ``idle=poll``.
 
-    A virtual core that halts is given back to its host, and comes back late; ``idle=poll`` is the kernel's way.
+    A virtual core that halts is given back to its host, and comes back late. Needs the right to write
+    ``/dev/cpu_dma_latency``; the request holds as long as the file is open.
+
+    Raises:
+        OSError: there is no such right.
     """
-    spawn = multiprocessing.get_context("spawn")
-    spinners = [spawn.Process(target=_spin, daemon=True) for _ in range(os.cpu_count() or 1)]
-    for spinner in spinners:
-        spinner.start()
-    try:
+    with Path("/dev/cpu_dma_latency").open("wb", buffering=0) as latency:
+        latency.write((0).to_bytes(4, sys.byteorder))
         yield
-    finally:
-        for spinner in spinners:
-            spinner.kill()
-            spinner.join()
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:

@@ -135,6 +135,20 @@ def test_two_causes_are_both_found_the_larger_first() -> None:
     assert [f.name for f in found.supported] == ["prefill", "reasoning"]
 
 
+def test_one_exchange_supports_nothing() -> None:
+    costs = Costs(prefill_s=0.004)
+    one, two = (
+        next(
+            f
+            for f in diagnose(World(stream(costs, n), others=(ladder(TTFT, costs),)).evidence()).findings
+            if f.name == "prefill"
+        )
+        for n in (1, 2)
+    )
+    assert (one.conclusion, two.conclusion) == (Conclusion.UNDECIDED, Conclusion.SUPPORTED)
+    assert "one exchange says nothing about the next" in one.reason
+
+
 def test_without_probes_or_signals_the_suspects_stay_undecided_and_name_their_probes() -> None:
     """Clues are no conclusions: a TTFT that is high alone could be prefill, overhead or a cold start."""
     found = diagnose(World(stream(Costs(prefill_s=0.004)), more={"gauges": {}, "counters": {}}).evidence())

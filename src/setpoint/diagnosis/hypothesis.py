@@ -52,10 +52,13 @@ class Examination:
     Attributes:
         share: Of the broken exchanges' time; None when it cannot be told.
         checks: Conditions.
+        least: Exchanges that the share must rest on: the interval of one has no width. A state that the engine as a
+            whole is seen in needs no more than one.
     """
 
     share: Share | None
     checks: tuple[Check, ...]
+    least: int = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +156,8 @@ def _weigh(seen: Examination) -> tuple[Conclusion, str]:
     if failed is not None:
         return Conclusion.REFUTED, failed.words
     share = seen.share
-    if share is not None and share.interval.high < MATERIAL:
+    alone = share is not None and share.interval.samples < seen.least
+    if share is not None and share.interval.high < MATERIAL and not alone:
         return (
             Conclusion.REFUTED,
             f"it takes {_percent(share.interval)} of the time of what breaks {share.symptom.promise}",
@@ -167,6 +171,8 @@ def _weigh(seen: Examination) -> tuple[Conclusion, str]:
     spoilt = next((c for c in seen.checks if c.holds is False and c.spoils), None)
     if spoilt is not None:
         return Conclusion.UNDECIDED, f"cannot be judged: {spoilt.words}"
+    if alone:
+        return Conclusion.UNDECIDED, f"{words}: one exchange says nothing about the next"
     if share.interval.low >= MATERIAL:
         return Conclusion.SUPPORTED, words
     return Conclusion.UNDECIDED, f"{words}; at least {format_share(MATERIAL)} would be material"

@@ -20,7 +20,7 @@ def _examine(e: Evidence) -> Examination:
         canary = e.probe("canary")
         later = "not sent" if canary is None else "answered" if canary.table.answered.any() else "not answered"
         return Examination(
-            share, (Check(True, words, needed=True), Check(True, f"a one-token canary afterwards: {later}"))
+            share, (Check(True, words, needed=True), Check(True, f"a one-token canary afterwards: {later}")), least=1
         )
     still = signs.silence_s(e.subject)
     words = f"no token came for anybody for {format_duration(still)} while a request was open that never got one"
@@ -31,7 +31,7 @@ def _examine(e: Evidence) -> Examination:
     else:
         dead = not canary.table.answered.any()
         alive = Check(dead, f"a one-token canary was {'not answered' if dead else 'answered'}")
-    return Examination(share, (seen, alive))
+    return Examination(share, (seen, alive), least=1)  # the whole engine is silent
 
 
 WEDGED = Hypothesis(
