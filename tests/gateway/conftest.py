@@ -22,7 +22,7 @@ import yaml
 from tests.gateway.upstream import Upstream, good, upstream
 
 from setpoint.gateway.downstream import ServerConnection
-from setpoint.gateway.journal import Ended, read_line
+from setpoint.gateway.journal import Ended, read_line, written
 from setpoint.gateway.keys import KeyStore
 from setpoint.gateway.plane import Plane
 from setpoint.gateway.reading import parse_config
@@ -129,7 +129,7 @@ class Served(Client):
     def lines(self) -> list[Ended]:
         """What the journal says of exchanges that have ended."""
         files = sorted((self.state / "run" / "journal").glob("*.jsonl"))
-        lines = [read_line(text) for file in files for text in file.read_bytes().splitlines()]
+        lines = [read_line(text) for file in files for text in written(file.read_bytes()).splitlines()]
         return [line for line in lines if isinstance(line, Ended)]
 
     def ended(self, count: int = 1) -> list[Ended]:

@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,8 +18,8 @@ from hypothesis import strategies as st
 from tests.gateway.conftest import config_of, served, until
 
 from setpoint.errors import SetpointError
-from setpoint.gateway.journal import Ended, Journal, Opened
-from setpoint.gateway.ledger import Ledger
+from setpoint.gateway.journal import WINDOW_BYTES, Ended, Journal, Opened, written
+from setpoint.gateway.ledger import BATCH_BYTES, Ledger
 from setpoint.testing.fake_engine import fake_engine
 from setpoint.testing.script import Script
 from setpoint.workload.traces import read_trace
@@ -93,6 +94,85 @@ def test_what_a_killed_worker_had_under_way_is_accounted_as_lost(tmp_path: Path)
     ledger.close()
 
 
+def test_lines_longer_than_what_is_mapped_and_many_of_them_are_all_read(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "run" / "journal", 0)
+    ledger = Ledger(tmp_path)
+    ids = [
+        f"{number}-{'x' * length}" for number, length in enumerate([10, WINDOW_BYTES, 3 * WINDOW_BYTES, *[900] * 900])
+    ]
+    seen: list[Ended] = []
+    for number, name in enumerate(ids):
+        journal.write(ended(number, id=name))
+        if number % 100 == 0:
+            ledger.ingest({os.getpid()}, seen.append)
+    ledger.ingest({os.getpid()}, seen.append)
+    assert [line.id for line in seen] == ids
+    (path,) = (tmp_path / "run" / "journal").iterdir()
+    journal.close()
+    assert path.stat().st_size == len(written(path.read_bytes()))
+    ledger.close()
+
+
+def test_a_line_seen_in_part_is_left_until_it_is_whole(tmp_path: Path) -> None:
+    """The kernel may show a line's end before its middle: whoever reads it then finds zeros in it."""
+    journal = Journal(tmp_path / "run" / "journal", 0)
+    ledger = Ledger(tmp_path)
+    for number in range(3):
+        journal.write(ended(number))
+    (path,) = (tmp_path / "run" / "journal").iterdir()
+    whole = path.read_bytes()
+    start = whole.index(b"\n") + 20
+    seen: list[Ended] = []
+    with path.open("r+b") as file:
+        file.seek(start)
+        file.write(bytes(5))
+        file.flush()
+        ledger.ingest({os.getpid()}, seen.append)
+        assert [line.id for line in seen] == ["x0"]
+        file.seek(start)
+        file.write(whole[start : start + 5])
+    ledger.ingest({os.getpid()}, seen.append)
+    assert [line.id for line in seen] == ["x0", "x1", "x2"]
+    ledger.close()
+
+
+def test_zeros_that_a_crash_of_the_machine_left_are_skipped(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "run" / "journal", 0)
+    for number in range(4):
+        journal.write(ended(number))
+    (path,) = (tmp_path / "run" / "journal").iterdir()
+    lines = written(path.read_bytes()).splitlines(keepends=True)
+    lost = bytes(BATCH_BYTES + 1) + lines[1][:30] + bytes(50)
+    path.write_bytes(lines[0] + lost + lines[2] + bytes(100) + lines[3] + bytes(300))
+    ledger = Ledger(tmp_path)
+    seen: list[Ended] = []
+    ledger.ingest(set(), seen.append)
+    assert [line.id for line in seen] == ["x0", "x3"]  # the third shares a line with what is damaged
+    assert not path.exists()
+    ledger.close()
+
+
+def test_a_full_disk_is_an_error_and_no_end(tmp_path: Path) -> None:
+    """The blocks of a mapped file are taken before they are written: without one the kernel would kill the process."""
+    code = """
+import resource, sys
+from pathlib import Path
+from setpoint.gateway.journal import Journal
+from tests.gateway.test_ledger import ended
+journal = Journal(Path(sys.argv[1]), 0)
+resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))
+failed = 0
+for number in range(3000):
+    try:
+        journal.write(ended(number))
+    except OSError:
+        failed += 1
+print(failed)
+"""
+    run = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert 0 < int(run.stdout) < 3000
+
+
 class Crash(Exception):  # noqa: N818 - it is one
     pass
 
@@ -117,11 +197,11 @@ def test_no_crash_of_the_reader_loses_or_doubles_a_line(
     log = folder / "access.jsonl"
     journal = Journal(folder / "run" / "journal", 0)
     ledger = Ledger(folder, access_log=log)
-    written = 0
+    lines = 0
     for step in steps:
         if step == "write":
-            journal.write(ended(written))
-            written += 1
+            journal.write(ended(lines))
+            lines += 1
         elif step == "open":
             ledger.close()
             ledger = Ledger(folder, access_log=log)
@@ -134,8 +214,8 @@ def test_no_crash_of_the_reader_loses_or_doubles_a_line(
             ledger.close()
             ledger = Ledger(folder, access_log=log)
     ledger.ingest(set())
-    assert totals(ledger)[0] == written
-    assert (len(log.read_bytes().splitlines()) if log.exists() else 0) == written
+    assert totals(ledger)[0] == lines
+    assert (len(log.read_bytes().splitlines()) if log.exists() else 0) == lines
     ledger.close()
 
 

@@ -15,6 +15,7 @@ from tests.gateway.conftest import HELLO, Client, Whole, config_of, read_all, un
 
 from setpoint.cli import run
 from setpoint.errors import UsageError
+from setpoint.gateway.journal import written
 from setpoint.gateway.keys import KeyStore
 from setpoint.gateway.supervisor import Supervisor
 from setpoint.testing.fake_engine import fake_engine
@@ -53,7 +54,9 @@ def test_a_gateway_from_start_to_end(state: Path, tmp_path: Path) -> None:
             with ThreadPoolExecutor(8) as pool:
                 statuses = list(pool.map(lambda _: gateway.chat(stream=True).status, range(40)))
             assert statuses == [200] * 40
-            asked = {f.name.split("-")[1] for f in (state / "run" / "journal").glob("*.jsonl") if f.stat().st_size}
+            asked = {
+                f.name.split("-")[1] for f in (state / "run" / "journal").glob("*.jsonl") if written(f.read_bytes())
+            }
             assert asked == {"0", "1"}  # both processes take connections of the one address
             until(lambda: sum(u["requests"] for u in gateway.usage()) == 40)
             reader = stream(gateway, got, 16)

@@ -41,6 +41,8 @@ _PROMPT = {
 _PLAIN: dict[bytes, object] = {b"true": True, b"false": False, b"null": None}
 _MAX_DIGITS = 18  # longer ones are left to the decoder
 ZERO = ord("0")
+_LIST = ord("[")
+_BRACKETS = b'["'
 T = TypeVar("T")
 _LISTS = (Dialect.CHAT, Dialect.MESSAGES)
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -131,8 +133,7 @@ def read_ask(body: bytes, dialect: Dialect) -> Ask:
     names, limits = _PROMPT[dialect], _LIMITS[dialect]
     if names[-1] not in members:
         raise _bad(names[-1], "the prompt")
-    prompt = [bytes(members[name]).strip() for name in names if name in members]
-    if dialect in _LISTS and prompt[-1][:1] != b"[":
+    if dialect in _LISTS and memoryview(members[names[-1]])[0] != _LIST:
         raise _bad("messages", "a list")
     outputs = [n for name in limits if name in members and (n := _member(members, name, int)) is not None]
     if outputs and min(outputs) < 0:
@@ -155,15 +156,16 @@ def read_ask(body: bytes, dialect: Dialect) -> Ask:
         dialect is not Dialect.EMBEDDINGS and bool(_member(members, "stream", bool)),
         bool(options) and bool(_member(options, "include_usage", bool)),
         None if limit is None else limit * choices,
-        tuple([_open(text) for text in prompt]),
+        tuple([_opened(members[name]) for name in names if name in members]),
         members,
         limit,
     )
 
 
-def _open(raw: bytes) -> bytes:
+def _opened(raw: msgspec.Raw) -> bytes:
     """A list or text without its end, so that a longer one begins with the same bytes."""
-    return raw[1:-1] if raw[:1] in (b"[", b'"') else raw
+    text = memoryview(raw)
+    return bytes(text[1:-1] if text[0] in _BRACKETS else text)
 
 
 def _member(members: dict[str, msgspec.Raw], name: str, kind: type[T]) -> T | None:

@@ -173,7 +173,7 @@ class Exchange:
         if engine is None:
             raise Refusal(400, "dialect", f"The model {ask.model!r} does not speak this dialect.")
         salt = self._plane.salt(identity.tenant)
-        self.account.hashes = chain(route.seed(salt), ask.parts)
+        self.account.hashes = chain(route.seed(salt), ask.parts, marked=ask.dialect is Dialect.MESSAGES)
         wanted = self._request.fields.get("x-setpoint-class", identity.priority)
         self.account.rank = 1 if "batch" in (identity.priority, wanted) else 0
         ticket = Ticket(

@@ -1,10 +1,12 @@
 """What a worker process writes of each exchange: one line when it is dispatched, one when it has ended.
 
-A line is one ``write`` to the kernel, so that it survives the process. The ledger makes usage, metrics and the access
-log of these lines, each exactly once. There is no text in them.
+Lines are written into a mapped file: they stand in the kernel's memory at once, so that they survive the process. What
+is not written yet is zeros, and a line has none: a reader can tell a line that it sees in part. The ledger makes usage,
+metrics and the access log of these lines, each exactly once. There is no text in them.
 """
 
 import contextlib
+import mmap
 import os
 import time
 from pathlib import Path
@@ -12,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 MAX_BYTES = 64 * 2**20
+WINDOW_BYTES = 256 * 2**10  # mapped at a time
 ITL_BOUNDS_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 
@@ -107,12 +110,21 @@ read_line, read_lines = _decoder.decode, _decoder.decode_lines
 _encode = msgspec.json.Encoder().encode
 
 
+def written(data: bytes) -> bytes:
+    """The whole lines in bytes of a file that a process writes."""
+    end = data.find(0)
+    return data[: data.rfind(b"\n", 0, end if end >= 0 else len(data)) + 1]
+
+
 class Journal:
     """Appends lines; begins a new file when one is large.
 
     Args:
         folder: Where the files are.
         worker: Number of the worker process, part of the names.
+
+    Raises:
+        OSError: there is no place for the first lines.
     """
 
     def __init__(self, folder: Path, worker: int) -> None:
@@ -120,30 +132,52 @@ class Journal:
         self._folder = folder
         self._worker = worker
         self._fd = -1
-        self._size = 0
+        self._window: mmap.mmap | None = None
+        self._begins = self._at = self._room = 0  # of the window: its offset in the file, what is written, its size
         self._next()
 
     def _next(self) -> None:
         self.close()
         path = self._folder / f"{time.time_ns():020d}-{self._worker}-{os.getpid()}.jsonl"
-        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        self._size = 0
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        self._map(WINDOW_BYTES)
+
+    def _map(self, size: int) -> None:
+        """Maps what follows; the disk's blocks are taken now, since later their lack would kill the process."""
+        end = self._begins + self._at
+        begins = end - end % mmap.PAGESIZE
+        size += -size % mmap.PAGESIZE
+        os.posix_fallocate(self._fd, begins, size)
+        window = mmap.mmap(self._fd, size, offset=begins)
+        if self._window is not None:
+            self._window.close()
+        self._window, self._begins, self._at, self._room = window, begins, end - begins, size
 
     def write(self, line: Line) -> None:
         """Writes one line.
 
         Raises:
-            OSError: it could not be written.
+            OSError: there is no place for it.
         """
         data = _encode(line) + b"\n"
-        os.write(self._fd, data)
-        self._size += len(data)
-        if self._size > MAX_BYTES:
+        end = self._at + len(data)
+        if end > self._room:
+            self._map(max(WINDOW_BYTES, mmap.PAGESIZE + len(data)))
+            end = self._at + len(data)
+        assert self._window is not None
+        self._window[self._at : end] = data
+        self._at = end
+        if self._begins + end > MAX_BYTES:
             self._next()
 
     def close(self) -> None:
-        """Ends the current file."""
+        """Ends the current file, at its last line."""
+        if self._window is not None:
+            self._window.close()
+            self._window = None
         if self._fd >= 0:
             with contextlib.suppress(OSError):
-                os.close(self._fd)
+                os.ftruncate(self._fd, self._begins + self._at)
+            os.close(self._fd)
             self._fd = -1
+        self._begins = self._at = self._room = 0

@@ -21,7 +21,7 @@ from msgspec.structs import fields
 
 from setpoint.errors import SetpointError, UsageError
 from setpoint.gateway.identity import keyed_mark, secret_of
-from setpoint.gateway.journal import Ended, Line, Opened, read_line, read_lines
+from setpoint.gateway.journal import Ended, Line, Opened, read_line, read_lines, written
 
 BATCH_BYTES = 4 * 2**20
 BLOCKS_KNOWN = 2**14  # a session's next prompt begins with the blocks of the last one
@@ -191,9 +191,11 @@ class Ledger:
             done = self._done(path.name) or 0
             with path.open("rb") as file:
                 file.seek(done)
-                data = file.read(BATCH_BYTES)
-            whole = len(data) < BATCH_BYTES
-            data = data[: data.rfind(b"\n") + 1]
+                part = file.read(BATCH_BYTES)
+            data = part[: part.rfind(b"\n") + 1] if closed else written(part)
+            whole = len(part) < BATCH_BYTES or (not closed and 0 in part)
+            if not whole and not data:
+                data = part  # what a machine's crash has left
             opened, ended = _lines(data)
             if whole and closed:
                 ended += self._lost(path.name, opened, {line.id for line in ended})
@@ -280,7 +282,7 @@ def _decoded(data: bytes) -> list[Line]:
     lines = []
     for text in data.splitlines():
         with contextlib.suppress(msgspec.DecodeError):
-            lines.append(read_line(text))
+            lines.append(read_line(text.strip(b"\0")))
     return lines
 
 

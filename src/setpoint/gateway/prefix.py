@@ -22,10 +22,16 @@ _CELL = 8
 _MOVING = (b',"cache_control":{"type":"ephemeral"}', b', "cache_control": {"type": "ephemeral"}')
 
 
-def chain(salt: bytes, parts: tuple[bytes, ...]) -> list[int]:
-    """Hashes of the whole blocks of ``parts``, each over everything before it. The last, unfinished block has none."""
+def chain(salt: bytes, parts: tuple[bytes, ...], *, marked: bool = False) -> list[int]:
+    """Hashes of the whole blocks of ``parts``, each over everything before it. The last, unfinished block has none.
+
+    Args:
+        salt: What the chain starts from.
+        parts: The prompt.
+        marked: Whether it may bear marks that move from turn to turn.
+    """
     text = parts[0] if len(parts) == 1 else b"\x00".join(parts)
-    if b"cache_control" in text:
+    if marked:
         for mark in _MOVING:
             text = text.replace(mark, b"")
     if len(text) < BLOCK_BYTES:
@@ -94,12 +100,10 @@ class PrefixIndex:
         cells, sets = self._cells, self._sets
         for value in reversed(hashes):
             start = value % sets * WAYS
-            if cells[start] == value:
-                continue
-            held = cells[start : start + WAYS].tolist()
-            position = held.index(value) if value in held else WAYS - 1
-            if position < RECENT_WAYS:
+            if value in cells[start : start + RECENT_WAYS].tolist():
                 continue  # it is far from being replaced: a long prompt that is sent again moves nothing
+            older = cells[start + RECENT_WAYS : start + WAYS].tolist()
+            position = RECENT_WAYS + older.index(value) if value in older else WAYS - 1
             cells[start + 1 : start + position + 1] = cells[start : start + position]
             cells[start] = value
 

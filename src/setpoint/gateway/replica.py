@@ -228,8 +228,8 @@ class Replica:
         if own is None:
             own = f"POST {self.address.prefix}{path} HTTP/1.1\r\n{self._own_fields}".encode("latin-1")
             self._heads[path] = own
-        mark = request_id.encode()
-        return b"%b%bx-request-id: %b\r\ncontent-length: %d\r\n\r\n%b" % (own, passed, mark, len(body), body)
+        last = f"x-request-id: {request_id}\r\ncontent-length: {len(body)}\r\n\r\n"
+        return b"".join((own, passed, last.encode(), body))
 
 
 def traceparent(fields: dict[str, str]) -> str | None:
