@@ -140,12 +140,12 @@ class Account:
             reasoning_tokens=seen.reasoning_tokens,
             predicted_tokens=self.predicted,
             estimated=seen.prompt_tokens is None,
-            queue_s=round(self.queue_s, 6),
-            ttft_s=round(visible[0] - began, 6) if visible else None,
-            latency_s=round(time.monotonic() - began, 6),
+            queue_s=_micros(self.queue_s),
+            ttft_s=_micros(visible[0] - began) if visible else None,
+            latency_s=_micros(time.monotonic() - began),
             stall_s=stall_s,
             itl=itl,
-            itl_sum_s=round(visible[-1] - visible[0], 6) if itl is not None else 0.0,
+            itl_sum_s=_micros(visible[-1] - visible[0]) if itl is not None else 0.0,
             attempts=self.attempts,
             prefix_blocks=blocks or None,
             block_tokens=BLOCK_TOKENS * LOGGED_BLOCKS if blocks else None,
@@ -178,6 +178,11 @@ class Account:
         return kinds.get(status, Outcome.REFUSED if status < 500 else Outcome.ERROR), refusal.code, status
 
 
+def _micros(seconds: float) -> float:
+    """Cut to whole microseconds; ``round`` takes ten times as long."""
+    return int(seconds * 1e6) / 1e6
+
+
 def _gaps(times: list[float]) -> tuple[list[int] | None, float | None]:
     """Gaps counted by size, and the longest."""
     if len(times) < 2:
@@ -186,4 +191,4 @@ def _gaps(times: list[float]) -> tuple[list[int] | None, float | None]:
     gaps = [later - earlier for earlier, later in pairwise(times)]
     for gap in gaps:
         counts[bisect_left(ITL_BOUNDS_S, gap)] += 1
-    return counts, round(max(gaps), 6)
+    return counts, _micros(max(gaps))

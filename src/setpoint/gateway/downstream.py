@@ -328,20 +328,20 @@ class ServerConnection(asyncio.Protocol):
         """The head of an answer; without a length its body follows in pieces, each sent as it comes."""
         assert not self.committed
         self.committed = True
-        head = f"HTTP/1.1 {status} {REASONS.get(status, 'Status')}\r\n"
-        for name, value in fields:
-            head += f"{name}: {value}\r\n"
+        said = "".join([f"{name}: {value}\r\n" for name, value in fields])
+        end = ""
         if length is not None:
-            head += f"content-length: {length}\r\n"
+            end = f"content-length: {length}\r\n"
         elif self._old:
             self._keep_alive = False
         else:
-            head += "transfer-encoding: chunked\r\n"
+            end = "transfer-encoding: chunked\r\n"
             self._chunked = True
         if not self._keep_alive or self._host.draining:
-            head += "connection: close\r\n"
+            end += "connection: close\r\n"
             self._keep_alive = False
-        self._head = (head + "\r\n").encode("latin-1")  # leaves with the first piece of the body
+        head = f"HTTP/1.1 {status} {REASONS.get(status, 'Status')}\r\n{said}{end}\r\n"
+        self._head = head.encode("latin-1")  # leaves with the first piece of the body
 
     def send(self, data: bytes) -> None:
         """A piece of the body, on its way at once."""

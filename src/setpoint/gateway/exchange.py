@@ -94,6 +94,11 @@ class Exchange:
         finally:
             self._close()
 
+    def ended(self, cancelled: bool) -> None:  # noqa: FBT001 - a callback's argument
+        """All was given back: the connection may go on."""
+        self._plane.exchanges.discard(self)
+        self._client.served(cancelled)
+
     # the way there
 
     async def _serve(self) -> None:
@@ -330,7 +335,8 @@ class Exchange:
                 self._claim.answered(self._snapshot.config.idempotency, relay.whole)
             self._claim.release()
         if self._reservation is not None:
-            self._plane.limits.settle(self._reservation, sum(account.used()))
+            prompt, output = account.used()
+            self._plane.limits.settle(self._reservation, prompt + output)
         if account.ask is None and account.refusal is None and not account.cancelled:
             return  # a list of models
         counted = account.seen.prompt_tokens

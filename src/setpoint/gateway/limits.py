@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from setpoint.gateway.config import Limits as Allowance
-from setpoint.gateway.shared import Row, SharedTable
+from setpoint.gateway.shared import COMMON_CELLS, Row, SharedTable
 
 DAY_S = 86_400
 _MILLI = 1000  # levels are kept in thousandths, so that refills of a fraction are not lost
@@ -33,8 +33,7 @@ class Holder:
     allowance: Allowance
 
 
-@dataclass(frozen=True, slots=True)
-class Reservation:
+class Reservation(NamedTuple):
     """Tokens set aside for one exchange.
 
     Attributes:
@@ -137,7 +136,7 @@ class SharedLimits:
     async def reserve(self, holders: Sequence[Holder], tokens: int) -> Reservation:
         """See ``LimitStore``."""
         now_us, now_s = time.monotonic_ns() // 1000, time.time()
-        every = [self._caps_of(holder) for holder in holders]
+        every = [self._caps_of(holder) for holder in holders]  # a new row is found under the same lock
         with self._table.locked():
             levels = [_requests_after(caps, tokens, now_us, now_s) for caps in every]
             for caps, level in zip(every, levels, strict=True):
@@ -176,8 +175,10 @@ def _requests_after(caps: _Caps, tokens: int, now_us: int, now_s: float) -> int 
         LimitReached: it does not fit. Nothing has changed.
     """
     _, row, streams, requests, minute, most = caps
-    level, at_us, token_level, token_at_us, day, day_used, *_ = row.common()
-    if streams is not None and row.held(STREAMS) >= streams:
+    levels = row.levels()
+    level, at_us, token_level, token_at_us, day, day_used, *_ = levels
+    reserved = levels[COMMON_CELLS + RESERVED]
+    if streams is not None and levels[COMMON_CELLS + STREAMS] >= streams:
         raise LimitReached("streams", 1.0)
     after = None
     if requests is not None:
@@ -188,12 +189,12 @@ def _requests_after(caps: _Caps, tokens: int, now_us: int, now_s: float) -> int 
         after = level + _MILLI
     if minute is not None:
         level = drained(token_level, token_at_us, now_us, minute)
-        wait_s = per_minute(level + row.held(RESERVED) * _MILLI, minute, tokens * _MILLI)
+        wait_s = per_minute(level + reserved * _MILLI, minute, tokens * _MILLI)
         if wait_s != 0:
             raise LimitReached("tokens_per_minute", wait_s)
     if most is not None:
         used = day_used if day == int(now_s // DAY_S) else 0
-        if used + row.held(RESERVED) + tokens > most:
+        if used + reserved + tokens > most:
             left_s = DAY_S - now_s % DAY_S
             raise LimitReached("tokens_per_day", None if tokens > most else left_s)
     return after

@@ -105,12 +105,7 @@ class Plane:
         """Serves a request; what needs no waiting is done at once."""
         exchange = Exchange(self, connection, request)
         self.exchanges.add(exchange)
-
-        def ended(cancelled: bool) -> None:  # noqa: FBT001 - a callback's argument
-            self.exchanges.discard(exchange)
-            connection.served(cancelled)
-
-        flow = Flow(exchange.run(), ended)
+        flow = Flow(exchange.run(), exchange.ended)
         flow.start()
         return flow
 

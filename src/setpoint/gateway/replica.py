@@ -17,7 +17,7 @@ from setpoint.gateway.config import Replica as ReplicaConfig
 from setpoint.gateway.kv_events import KvEvents
 from setpoint.gateway.policies.policy import Candidate
 from setpoint.gateway.prefix import BLOCK_TOKENS, PrefixIndex
-from setpoint.gateway.shared import SharedTable
+from setpoint.gateway.shared import COMMON_CELLS, SharedTable
 from setpoint.records.target import Dialect, Target
 
 # common cells
@@ -94,16 +94,15 @@ class Replica:
 
     def candidate(self, hashes: list[int], tokens: bytes | None, salt: str | None, at_us: int) -> Candidate | None:
         """What a policy is told of it for a prompt (see ``cached_tokens``); None where it cannot take one now."""
-        row = self.row
-        cells = row.common()
+        cells = self.row.levels()
         if cells[STATE] in _AWAY or cells[EJECTED_UNTIL_US] > at_us:
             return None
-        in_flight = row.held(IN_FLIGHT)
+        in_flight = cells[COMMON_CELLS + IN_FLIGHT]
         if in_flight >= self._max_in_flight or (in_flight and cells[EJECTIONS]):
             return None
         stale = self._watched and at_us - cells[OUTSIDE_AT_US] > STALE_US
         cached = self.cached_tokens(hashes, tokens, salt) if hashes or tokens is not None else 0
-        load, queued = in_flight + cells[OUTSIDE_LOAD], row.held(QUEUED_TOKENS)
+        load, queued = in_flight + cells[OUTSIDE_LOAD], cells[COMMON_CELLS + QUEUED_TOKENS]
         return Candidate(self.name, load, queued, cached, self._weight, stale)
 
     def take(self, uncached_tokens: int) -> bool:

@@ -147,6 +147,12 @@ class Row:
         """All common cells as they are at one moment."""
         return self.cells[self.start : self.start + COMMON_CELLS].tolist()
 
+    def levels(self) -> list[int]:
+        """The common cells, and behind them the workers' own ones, each summed over all workers."""
+        if self._alone:
+            return self.cells[self.start : self._stop].tolist()
+        return self.common() + [self.held(cell) for cell in range(WORKER_CELLS)]
+
     def hold(self, cell: int, amount: int) -> None:
         """Adds to this worker's own cell."""
         self.cells[self.mine + cell] += amount
