@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -246,18 +247,15 @@ def test_the_access_log_is_a_trace_without_text(state: Path, tmp_path: Path) -> 
 
 
 @pytest.fixture(scope="module")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server of its own, as a user of its own: PostgreSQL does not run as root."""
-    folder = tmp_path_factory.mktemp("pg")
+def postgres() -> Iterator[str]:
+    """A server of its own, as a user of its own: PostgreSQL does not run as root, nor sees pytest's folders."""
+    folder = Path(tempfile.mkdtemp(prefix="setpoint-pg-"))
+    folder.chmod(0o755)
     version = sorted(Path("/usr/lib/postgresql").glob("*/bin")) if Path("/usr/lib/postgresql").is_dir() else []
     tools = str(version[-1]) if version else str(Path(shutil.which("postgres") or "").resolve().parent)
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
     owner = ["runuser", "-u", "postgres", "--"] if os.getuid() == 0 else []
-    parent = folder
-    while parent != Path("/tmp") and parent != parent.parent:
-        parent.chmod(0o755)
-        parent = parent.parent
     data = folder / "data"
     data.mkdir()
     if owner:
@@ -279,6 +277,7 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     yield f"postgresql://gw@127.0.0.1:{port}/postgres"
     server.terminate()
     server.wait(20)
+    shutil.rmtree(folder)
 
 
 def test_postgresql_keeps_the_same_accounts_of_several_gateways(postgres: str, tmp_path: Path) -> None:
