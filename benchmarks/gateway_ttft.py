@@ -1,10 +1,11 @@
-"""What the gateway adds to the time to first token of one stream.
+"""What the gateway, and other proxies, add to the time to first token of one stream.
 
-    python -m benchmarks.gateway_ttft [--requests 2000] [--awake] [--out FILE]
+    python -m benchmarks.gateway_ttft [--requests 2000] [--sglang-router PYTHON] [--nginx BINARY] [--awake] [--out FILE]
 
 One stream at a time, its first token one interval after the request; each request goes once straight to the mock
-upstream and once through the gateway, the two in turn. Added time: the difference of such a pair. The direct requests'
-own spread stands beside it: it is what the machine adds.
+upstream and once through each proxy, all in turn. Added time: the difference to the direct one of the same turn. The
+direct requests' own spread stands beside it: it is what the machine adds. Every hop is exposed to the machine's delays
+once more, so a proxy that computes next to nothing (nginx) shows how much of a tail is not the proxy's.
 
 A virtual core that halts is given back to its host, and comes back milliseconds late. With ``--awake`` none halts, as
 with ``idle=poll`` (needs the right to write ``/dev/cpu_dma_latency``).
@@ -31,16 +32,15 @@ WARM_UP = 100
 QUANTILES = (0.5, 0.9, 0.99)
 
 
-async def pairs(direct: int, port: int, key: str, count: int) -> tuple[list[float], list[float]]:
-    """Times to first token straight and through the gateway."""
-    request = request_of(key, tokens=TOKENS, stream=True)
-    straight, through = await connected(direct, request), await connected(port, request)
+async def in_turn(ways: list[tuple[int, str]], count: int) -> list[np.ndarray]:
+    """Times to first token, in seconds, by each way: a port and a key."""
+    callers = [await connected(port, request_of(key, tokens=TOKENS, stream=True)) for port, key in ways]
     for _ in range(WARM_UP + count):
-        await straight.ask()
-        await through.ask()
-    straight.close()
-    through.close()
-    return straight.first_s[WARM_UP:], through.first_s[WARM_UP:]
+        for caller in callers:
+            await caller.ask()
+    for caller in callers:
+        caller.close()
+    return [np.asarray(caller.first_s[WARM_UP:]) for caller in callers]
 
 
 def _cell(interval: list[float | None]) -> str:
@@ -52,6 +52,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--requests", type=int, default=2000)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--sglang-router", metavar="PYTHON")
+    parser.add_argument("--nginx", metavar="BINARY")
     parser.add_argument("--awake", action="store_true", help="keep the cores from halting")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
@@ -62,12 +64,21 @@ def main() -> None:
         if options.awake:
             stack.enter_context(awake())
         paced = ("--interval", str(INTERVAL_S))
-        url = stack.enter_context(running("benchmarks.mock_upstream", paced))[0]
-        proxy = stack.enter_context(proxies.setpoint_gateway(Path(name) / "gateway", [url]))
+        url, folder = stack.enter_context(running("benchmarks.mock_upstream", paced))[0], Path(name)
+        entries = [proxies.setpoint_gateway(folder / "setpoint", [url])]
+        if options.sglang_router:
+            where = folder / "sglang"
+            entries.append(proxies.sglang_router(options.sglang_router, where, [url], "cache_aware", request_log=True))
+        if options.nginx:
+            entries.append(proxies.nginx(options.nginx, folder / "nginx", [url]))
+        served = [stack.enter_context(entry) for entry in entries]
+        ways = [(int(url.rpartition(":")[2]), "none"), *((proxy.port, proxy.key) for proxy in served)]
         for _ in range(options.repeats):
-            direct = int(url.rpartition(":")[2])
-            straight, through = map(np.asarray, asyncio.run(pairs(direct, proxy.port, proxy.key, options.requests)))
-            rows = {"direct": straight, "gateway": through, "added": through - straight}
+            straight, *through = asyncio.run(in_turn(ways, options.requests))
+            rows = {"direct": straight}
+            for proxy, times in zip(served, through, strict=True):
+                rows[proxy.name] = times
+                rows[f"added by {proxy.name}"] = times - straight
             found.append(
                 {
                     row: {f"p{q.quantile * 100:g}": [q.low, q.value, q.high] for q in percentiles(values, QUANTILES)}
@@ -78,7 +89,7 @@ def main() -> None:
     for i, repeat in enumerate(found):
         for row, quantiles in repeat.items():
             table.append([str(i + 1), row, *map(_cell, quantiles.values())])
-    print_table(["repeat", "ms", "p50", "p90", "p99"], table)
+    print_table(["repeat", "time to first token, ms", "p50", "p90", "p99"], table)
     if options.out:
         write(options.out, before, {"requests": options.requests, "awake": options.awake, "seconds": found})
 
