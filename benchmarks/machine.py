@@ -25,6 +25,7 @@ def machine() -> dict[str, Any]:
         "cores": os.cpu_count(),
         "kernel": platform.release(),
         "python": platform.python_version(),
+        "python_build": " ".join(platform.python_build()),
         "libraries": {name: version(name) for name in ("uvloop", "httptools", "aiohttp", "httpx", "polars", "numpy")},
         "load_average": os.getloadavg(),
         "niceness": os.nice(0),
