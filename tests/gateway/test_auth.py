@@ -222,3 +222,19 @@ def test_a_rotation_at_the_provider_needs_none_here(issuer: Any, monkeypatch: py
         assert await verifier.verify(token(keys["one"], "one")) is None
 
     asyncio.run(go())
+
+
+def test_tokens_that_come_while_keys_are_fetched_wait_for_them(issuer: Any) -> None:
+    """One request for the provider, however many tokens; a client that leaves takes the answer from nobody."""
+    keys, server, key_set = issuer
+    key_set["keys"] = [published(keys["one"], "one")]
+    verifier = JwtVerifier(Jwt(issuer="https://id", audience="gw", jwks=f"{server.url}/keys", tenant_claim="org"))
+
+    async def go() -> None:
+        first, *others = [asyncio.create_task(verifier.verify(token(keys["one"], "one", jti=str(i)))) for i in range(9)]
+        await asyncio.sleep(0)
+        first.cancel()
+        assert await asyncio.gather(*others) == [("acme", "u1")] * 8
+
+    asyncio.run(go())
+    assert len(server.requests) == 1

@@ -323,3 +323,23 @@ def test_a_place_that_comes_as_its_client_leaves_is_not_lost(tmp_path: Path) -> 
         (await asyncio.wait_for(way.enter(ticket()), 5)).release()
 
     asyncio.run(go())
+
+
+def test_one_that_waits_for_a_full_replica_does_not_keep_others_from_a_free_one(tmp_path: Path) -> None:
+    """A retry may not go to the replica that failed it: whoever may need not wait behind it."""
+
+    async def go() -> None:
+        way = gate(tmp_path, replicas=2)
+        free, full = way.replicas
+        (held,) = [await way.enter(Ticket("a", 1.0, 0, 100, 1, [], exclude={free.name}))]
+        again = asyncio.create_task(way.enter(Ticket("a", 1.0, 0, 100, 1, [], exclude={free.name})))
+        await asyncio.sleep(0)
+        for mine in (ticket("a"), ticket("b"), ticket("b", rank=1)):
+            lease = await asyncio.wait_for(way.enter(mine), 5)
+            assert lease.replica is free
+            lease.release()
+        assert not again.done()
+        held.release()
+        assert (await asyncio.wait_for(again, 5)).replica is full
+
+    asyncio.run(go())
