@@ -12,10 +12,13 @@ from pathlib import Path
 
 import pytest
 from tests.gateway.conftest import HELLO, Client, Whole, config_of, read_all, until, whole
+from tests.gateway.test_ledger import ended
 
 from setpoint.cli import run
 from setpoint.errors import UsageError
+from setpoint.gateway.journal import Journal
 from setpoint.gateway.keys import KeyStore
+from setpoint.gateway.ledger import Ledger
 from setpoint.gateway.supervisor import Supervisor
 from setpoint.testing.fake_engine import fake_engine
 from setpoint.testing.script import Script
@@ -129,6 +132,32 @@ def test_a_bad_configuration_changes_nothing(state: Path, tmp_path: Path) -> Non
                 assert gateway.chat().status == 200
 
 
+def test_a_worker_that_dies_comes_back_by_the_configuration_in_force(state: Path, tmp_path: Path) -> None:
+    """What stands in the file meanwhile, good or bad, nobody has asked for."""
+    with fake_engine(Script()) as engine:
+        config = config_of(state, engine.url, workers=1)
+        with whole(tmp_path / "gateway.yaml", config) as gateway:
+            gateway.path.write_text("models: [half of an edi")
+            (worker,) = gateway.status()["pids"]
+            os.kill(worker, signal.SIGKILL)
+
+            def served() -> bool:
+                try:
+                    return gateway.chat().status == 200
+                except OSError:
+                    return False
+
+            until(served, 30)
+            (again,) = gateway.status()["pids"]
+            config["models"]["fake"]["aliases"] = ["other-name"]
+            gateway.path.write_text(json.dumps(config))
+            os.kill(again, signal.SIGKILL)
+            until(served, 30)
+            assert gateway.chat(model="other-name").status == 404
+            gateway.rewrite(config)
+            until(lambda: gateway.chat(model="other-name").status == 200)
+
+
 def test_replicas_are_watched_by_a_token_through_the_engine(state: Path, tmp_path: Path) -> None:
     """A frozen engine accepts connections and says nothing: only a token proves life."""
     with fake_engine(Script()) as one, fake_engine(Script()) as two:
@@ -213,6 +242,29 @@ def test_keys_by_the_command_line(state: Path, tmp_path: Path, capsys: pytest.Ca
     assert run(["keys", "create", "stranger", *config]) == 2
     assert run(["gateway", str(tmp_path / "absent.yaml")]) == 2
     assert time.time() < entry["expires"]
+
+
+def test_tables_fit_a_narrow_terminal(
+    state: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "gateway.yaml"
+    path.write_text(json.dumps(config_of(state, "http://127.0.0.1:1")))
+    key, _ = KeyStore(state).create("local", note="for the nightly evaluation")
+    journal = Journal(state / "run" / "journal", 0)
+    journal.write(ended(1, tenant="local", model="fake"))
+    journal.close()
+    ledger = Ledger(state)
+    ledger.ingest(set())
+    ledger.close()
+    monkeypatch.setenv("COLUMNS", "40")
+    for command, words in (
+        (["keys", "list"], (key.id, "local", "inference", "for the nightly evaluation")),
+        (["usage"], ("local", "fake", "completion tokens", "estimated requests")),
+    ):
+        assert run([*command, "-c", str(path)]) == 0
+        shown = capsys.readouterr().out
+        assert [word for word in words if word not in shown] == []
+        assert max(map(len, shown.splitlines())) <= 40
 
 
 def test_silence_is_probed_end_to_end(state: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ from typer.core import TyperGroup
 
 from setpoint.cli.app import app
 from setpoint.cli.options import seconds
-from setpoint.cli.output import Json, emit_json, stderr, stdout, table
+from setpoint.cli.output import Json, emit_json, print_rows, stderr, stdout
 
 if TYPE_CHECKING:
     from setpoint.fleet.deployment import Deployment
@@ -107,7 +107,7 @@ def probe(
         emit_json(findings)
     else:
         rows = (("pass" if f.passed else "FAIL", f.attempt, f.expected, f.found) for f in findings)
-        stdout().print(table(("", "attempt", "expected", "found"), rows))
+        print_rows(stdout(), ("", "attempt", "expected", "found"), rows, naming=2)
     through = sum(not f.passed for f in findings)
     said = "all as they should be" if not through else f"{through} not as they should be"
     stderr().print(f"{len(findings)} attempts, {said}.")
@@ -202,7 +202,7 @@ def show(*, config: ConfigOption = GATEWAY, json: Json = False) -> None:
         )
         for k in found
     )  # fmt: skip
-    stdout().print(table(("id", "tenant", "state", "models", "scopes", "created", "expires", "note"), rows))
+    print_rows(stdout(), ("id", "tenant", "state", "models", "scopes", "created", "expires", "note"), rows)
 
 
 @keys.command("revoke")
@@ -230,7 +230,8 @@ def usage(
     if not set(columns) <= {"hour", "tenant", "key", "model", "outcome"}:
         raise UsageError(f"--by is {by!r}; expected names among hour, tenant, key, model and outcome.")
     back_s = seconds("--since", since)
-    ledger = open_ledger(load_front(config))
+    front = load_front(config).model_copy(update={"access_log": None})  # that is the running gateway's to write
+    ledger = open_ledger(front)
     rows = ledger.usage(by=columns, since_s=0.0 if back_s is None else time.time() - back_s)
     ledger.close()
     if json:
@@ -241,7 +242,7 @@ def usage(
     names = (*columns, "requests", "prompt tokens", "completion tokens", "cached tokens", "estimated requests")
     numbers = ((r.requests, r.prompt_tokens, r.completion_tokens, r.cached_tokens, r.estimated) for r in rows)
     lines = ((*r.group, *(f"{n:,}" for n in row)) for r, row in zip(rows, numbers, strict=True))
-    stdout().print(table(names, lines))
+    print_rows(stdout(), names, lines, naming=len(columns))
 
 
 def _opened(config: Path) -> "tuple[Gateway | Deployment, KeyStore]":
