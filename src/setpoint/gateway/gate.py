@@ -260,7 +260,7 @@ class Gate:
                 ticket.future.set_exception(late)
 
     def _pump(self) -> None:
-        """Gives free places to those whose turn it is; who was failed by every replica that is free keeps nobody else."""
+        """Gives free places to those whose turn it is. Who may take none of them after a failure stops nobody."""
         stuck = []
         while self._heap:
             _, tag, _, ticket = self._heap[0]
