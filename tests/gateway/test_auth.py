@@ -148,6 +148,26 @@ def test_nothing_secret_is_written(gateway: Served, capfd: pytest.CaptureFixture
         assert secret.encode() not in said
 
 
+def test_a_fault_of_the_gateways_own_says_nothing_of_the_request(
+    gateway: Served,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def broken(_: bytes, parts: tuple[bytes, ...]) -> list[int]:
+        raise ValueError(parts)
+
+    monkeypatch.setattr("setpoint.gateway.exchange.chain", broken)
+    _, key = gateway.keys().create("acme")
+    answer = Client(gateway.port, key).chat("my very own words")
+    assert answer.status == 500
+    gateway.ended(1)
+    written = b"".join(f.read_bytes() for f in gateway.state.rglob("*") if f.is_file() and f.name != "secret")
+    assert "ValueError" in caplog.text
+    for said in (answer.body.decode(), caplog.text, written.decode("latin-1")):
+        assert "own words" not in said
+
+
 # tokens
 
 

@@ -1,5 +1,6 @@
 """Where requests go: prefixes are followed while the load allows it, and no replica becomes a hot spot."""
 
+import json
 import random
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from setpoint.gateway.policies.policy import Candidate, Policy, Prompt
 from setpoint.gateway.policies.prefix_aware import PrefixAware
 from setpoint.gateway.prefix import BLOCK_TOKENS, PrefixIndex, chain
 from setpoint.testing.fake_engine import fake_engine
-from setpoint.testing.script import Script
+from setpoint.testing.script import Fault, FaultKind, Script
 
 
 def candidates(*facts: tuple[int, int, int]) -> list[Candidate]:
@@ -191,6 +192,27 @@ def test_load_counts_from_dispatch(state: Path) -> None:
         replicas = gateway.plane.snapshot.routes["fake"].gate.replicas
         until(lambda: sum(r.in_flight for r in replicas) == 10)
         assert [r.in_flight for r in replicas] == [5, 5]
+
+
+def test_a_prompt_stands_in_the_way_from_its_dispatch_to_its_first_token(state: Path) -> None:
+    """Long prompts that no engine has said anything to yet are what a replica's score is made of."""
+    with ExitStack() as stack:
+        script = Script(decode_s=0.2, output_tokens=1000, faults=(Fault(kind=FaultKind.SLOW, seconds=1.5),))
+        engines = [stack.enter_context(fake_engine(script)) for _ in range(2)]
+        gateway = stack.enter_context(served(config_of(state, *(e.url for e in engines))))
+        replicas = gateway.plane.snapshot.routes["fake"].gate.replicas
+        for number in range(4):
+            sock = stack.enter_context(gateway.raw())
+            words = f"{number} " * 20_000
+            body = json.dumps({"model": "fake", "stream": True, "messages": [{"role": "user", "content": words}]})
+            head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n"
+            sock.sendall((head + body).encode())
+            until(lambda n=number: sum(r.in_flight for r in replicas) == n + 1)
+            loads = sorted(r.queued_tokens for r in replicas)
+            assert [load > 10_000 for load in loads] == [number > 0, True]
+        assert loads[0] == loads[1]
+        until(lambda: not any(r.queued_tokens for r in replicas))
+        assert sum(r.in_flight for r in replicas) == 4
 
 
 def test_aliases_and_splits_lead_to_models(state: Path) -> None:

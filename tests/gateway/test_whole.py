@@ -1,12 +1,15 @@
 """The whole gateway in its processes: reload, drain, crashes, accounts, administration."""
 
+import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -275,3 +278,50 @@ def test_silence_is_probed_end_to_end(state: Path, tmp_path: Path, capsys: pytes
             assert run(["gateway", "timeouts", engine.url, "--silence", "1s"]) == 4
             assert run(["gateway", "probe", f"http://127.0.0.1:{gateway.port}", "--model", "fake"]) == 1
             assert "FAIL" in capsys.readouterr().out  # anonymous callers are let in here
+
+
+@contextlib.contextmanager
+def impatient(port: int, patience_s: float) -> Iterator[int]:
+    """A proxy that ends a connection whose server says nothing for so long; yields its port."""
+
+    def carry(client: socket.socket) -> None:
+        with client, socket.create_connection(("127.0.0.1", port)) as server:
+            server.sendall(client.recv(65536))
+            server.settimeout(patience_s)
+            with contextlib.suppress(OSError):
+                while data := server.recv(65536):
+                    client.sendall(data)
+
+    def accept() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                threading.Thread(target=carry, args=(listener.accept()[0],)).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=accept).start()
+        yield listener.getsockname()[1]
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+def test_where_a_silence_is_cut_is_said(state: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The proxy in the middle of three hops is the one that does not wait."""
+    with (
+        fake_engine(Script()) as engine,
+        whole(tmp_path / "gateway.yaml", config_of(state, engine.url, workers=1)) as gateway,
+        impatient(gateway.port, 60) as inner,
+        impatient(inner, 1.0) as middle,
+        impatient(middle, 60) as outer,
+    ):
+        urls = [f"http://127.0.0.1:{port}" for port in (outer, middle, inner, gateway.port)]
+        assert run(["gateway", "timeouts", *urls, "--silence", "4s"]) == 1
+        said = capsys.readouterr().out.splitlines()
+        assert [("survives" in line, "was cut after 1." in line) for line in said[:4]] == [
+            (False, True), (False, True), (True, False), (True, False),
+        ]  # fmt: skip
+        assert said[4].startswith(f"Cut between {urls[1]} and {urls[2]}, after 1.")
+        assert len(said) == 5
+        assert run(["gateway", "timeouts", urls[0], "--silence", "4s", "--json"]) == 1
+        (hop,) = json.loads(capsys.readouterr().out)["hops"]
+        assert (hop["survived"], hop["url"]) == (False, urls[0])
+        assert run(["gateway", "timeouts", *urls[:2], "--silence", "4s"]) == 1
+        assert f"Cut between {urls[1]} and the gateway" in capsys.readouterr().out

@@ -117,25 +117,31 @@ def probe(
 
 @group.command("timeouts")
 def timeouts(
-    url: Annotated[str, typer.Argument(help="Address that clients use, with every proxy between.")],
+    urls: Annotated[
+        list[str],
+        typer.Argument(metavar="URL…", help="Address that clients use; then those of each hop to the gateway."),
+    ],
     *,
     key_env: Annotated[str | None, typer.Option("--api-key-env", metavar="VAR", help="Variable with a key.")] = None,
     silence: Annotated[str, typer.Option(help="Longest silence to wait for.")] = "5m",
     json: Json = False,
 ) -> None:
-    """Hold a stream open and say how long a silence it survives, and what ended it."""
+    """Hold a stream open through each address and say how long a silence it survives, and where it is cut."""
     import asyncio
     import os
 
-    from setpoint.gateway.timeouts import probe_silence
+    from setpoint.gateway.timeouts import cuts, probe_hops
 
     limit_s = seconds("--silence", silence) or 0.0
-    finding = asyncio.run(probe_silence(url, os.environ.get(key_env) if key_env else None, limit_s))
+    found = asyncio.run(probe_hops(urls, os.environ.get(key_env) if key_env else None, limit_s))
     if json:
-        emit_json(finding)
+        emit_json({"hops": found, "cuts": cuts(found)})
     else:
-        stdout().print(finding.sentence, markup=False, soft_wrap=True)
-    if not finding.survived:
+        for hop in found:
+            stdout().print(hop.sentence, markup=False, soft_wrap=True)
+        for cut in cuts(found) if len(found) > 1 else ():
+            stdout().print(f"Cut {cut}.", markup=False, soft_wrap=True)
+    if not all(hop.survived for hop in found):
         raise typer.Exit(1)
 
 
