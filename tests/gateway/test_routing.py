@@ -62,11 +62,12 @@ def test_one_popular_cold_prefix_spreads_when_its_home_is_full() -> None:
 
 
 def test_stale_loads_are_not_followed_blindly() -> None:
-    stale = [Candidate(f"r{i}", i, 0, 0, stale=True) for i in range(4)]
+    """The better of two random ones, whatever is believed of caches and wherever a prefix has its home."""
+    stale = [Candidate(f"r{i}", i, 0, 1000 * (i == 2), stale=True) for i in range(4)]
     policy = prefix()
-    chosen = Counter(policy.choose(stale, Prompt(10, n)) for n in range(400))
+    chosen = Counter(policy.choose(stale, Prompt(1000, 7)) for _ in range(600))
     assert set(chosen) == {0, 1, 2}  # never the worst of all, and not one alone
-    assert chosen[0] < 300
+    assert [round(chosen[i] / 100) for i in range(3)] == [3, 2, 1]
 
 
 @given(
@@ -207,7 +208,8 @@ def test_a_prompt_stands_in_the_way_from_its_dispatch_to_its_first_token(state: 
             body = json.dumps({"model": "fake", "stream": True, "messages": [{"role": "user", "content": words}]})
             head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n"
             sock.sendall((head + body).encode())
-            until(lambda n=number: sum(r.in_flight for r in replicas) == n + 1)
+            wanted = number + 1
+            until(lambda: sum(r.in_flight for r in replicas) == wanted)  # noqa: B023 - waited for here
             loads = sorted(r.queued_tokens for r in replicas)
             assert [load > 10_000 for load in loads] == [number > 0, True]
         assert loads[0] == loads[1]
