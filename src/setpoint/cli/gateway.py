@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from setpoint.cli.app import app
-from setpoint.cli.options import seconds
+from setpoint.cli.options import CaFile, seconds
 from setpoint.cli.output import Json, emit_json, print_rows, stderr, stdout
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ def probe(
     key_env: Annotated[
         str | None, typer.Option("--api-key-env", metavar="VAR", help="Variable with a valid key.")
     ] = None,
+    ca_file: CaFile = None,
     json: Json = False,
 ) -> None:
     """Try everything that must be refused, and print what was. Exit 1 when something got through."""
@@ -102,7 +103,7 @@ def probe(
     key = None if key_env is None else os.environ.get(key_env)
     if key_env is not None and not key:
         raise UsageError(f"The variable {key_env} is not set.")
-    findings = asyncio.run(run_probe(url, model, key))
+    findings = asyncio.run(run_probe(url, model, key, ca_file=ca_file))
     if json:
         emit_json(findings)
     else:
@@ -124,6 +125,7 @@ def timeouts(
     *,
     key_env: Annotated[str | None, typer.Option("--api-key-env", metavar="VAR", help="Variable with a key.")] = None,
     silence: Annotated[str, typer.Option(help="Longest silence to wait for.")] = "5m",
+    ca_file: CaFile = None,
     json: Json = False,
 ) -> None:
     """Hold a stream open through each address and say how long a silence it survives, and where it is cut."""
@@ -133,7 +135,8 @@ def timeouts(
     from setpoint.gateway.timeouts import cuts, probe_hops
 
     limit_s = seconds("--silence", silence) or 0.0
-    found = asyncio.run(probe_hops(urls, os.environ.get(key_env) if key_env else None, limit_s))
+    key = os.environ.get(key_env) if key_env else None
+    found = asyncio.run(probe_hops(urls, key, limit_s, ca_file=ca_file))
     if json:
         emit_json({"hops": found, "cuts": cuts(found)})
     else:

@@ -61,18 +61,21 @@ def cuts(hops: Sequence[Silence]) -> list[str]:
     return found
 
 
-async def probe_hops(urls: Sequence[str], key: str | None, longest_s: float) -> list[Silence]:
+async def probe_hops(
+    urls: Sequence[str], key: str | None, longest_s: float, *, ca_file: str | None = None
+) -> list[Silence]:
     """``probe_silence`` through every address at once."""
-    return list(await asyncio.gather(*(probe_silence(url, key, longest_s) for url in urls)))
+    return list(await asyncio.gather(*(probe_silence(url, key, longest_s, ca_file=ca_file) for url in urls)))
 
 
-async def probe_silence(url: str, key: str | None, longest_s: float) -> Silence:
+async def probe_silence(url: str, key: str | None, longest_s: float, *, ca_file: str | None = None) -> Silence:
     """Holds two streams open, one silent and one with pings.
 
     Args:
         url: Address that clients use.
         key: A valid key.
         longest_s: Silence to ask for.
+        ca_file: PEM file of an authority to trust.
 
     Raises:
         TargetError: the address is no Setpoint gateway, or refuses the key.
@@ -90,7 +93,7 @@ async def probe_silence(url: str, key: str | None, longest_s: float) -> Silence:
 
     limit_s = seconds + 30.0
     silent, pinged = await asyncio.gather(
-        *(call(address, request(manner), timeout_s=limit_s, until=whole) for manner in ("", "/pings"))
+        *(call(address, request(manner), timeout_s=limit_s, until=whole, ca_file=ca_file) for manner in ("", "/pings"))
     )
     said, end, lasted_s = silent
     if b"silence_s" not in said:
