@@ -258,3 +258,21 @@ def test_tokens_that_come_while_keys_are_fetched_wait_for_them(issuer: Any) -> N
 
     asyncio.run(go())
     assert len(server.requests) == 1
+
+
+def test_a_token_that_was_accepted_opens_nothing_after_its_end(issuer: Any) -> None:
+    keys, server, key_set = issuer
+    key_set["keys"] = [published(keys["one"], "one")]
+    rules = {"issuer": "https://id", "audience": "gw", "jwks": f"{server.url}/keys", "tenant_claim": "org", "leeway": 0}
+    verifier = JwtVerifier(Jwt.model_validate(rules))
+
+    async def go() -> None:
+        until_s = int(time.time()) + 2
+        short = token(keys["one"], "one", exp=until_s)
+        assert await verifier.verify(short) == ("acme", "u1")
+        while await verifier.verify(short):
+            assert time.time() < until_s
+            await asyncio.sleep(0.01)
+        assert time.time() >= until_s
+
+    asyncio.run(go())

@@ -310,6 +310,20 @@ def test_an_ejected_replica_comes_back_one_request_at_a_time(tmp_path: Path) -> 
     asyncio.run(go())
 
 
+def test_each_ejection_is_longer_than_the_one_before_up_to_ten_times(tmp_path: Path) -> None:
+    (replica,) = gate(tmp_path).replicas
+    cooldowns = []
+    for _ in range(2):
+        replica.failed()
+    assert replica.available()
+    for _ in range(6):
+        replica.failed()
+        cooldowns.append(round(replica.ejected_for_s / 5.0, 1))
+    assert cooldowns == [1, 2, 4, 8, 10, 10]
+    replica.succeeded()
+    assert replica.available()
+
+
 def test_a_place_that_comes_as_its_client_leaves_is_not_lost(tmp_path: Path) -> None:
     async def go() -> None:
         way = gate(tmp_path)

@@ -184,6 +184,12 @@ def test_a_header_that_trickles_is_refused(gateway: Served) -> None:
     assert b" 408 " in said
 
 
+def test_a_connection_that_never_says_anything_is_closed(state: Path, engine: Upstream) -> None:
+    with served(config_of(state, engine.url, http={"header_timeout": 0.3})) as gateway, gateway.raw() as sock:
+        assert read_all(sock) == b""
+        until(lambda: not gateway.plane.connections)
+
+
 def test_an_idle_connection_is_closed(gateway: Served) -> None:
     with gateway.raw() as sock:
         sock.sendall(post("host: x", LENGTH))
