@@ -109,6 +109,11 @@ def test_a_large_header_is_refused(gateway: Served, field: str) -> None:
     assert gateway.say(post("host: x", field, LENGTH)).startswith(b"HTTP/1.1 431")
 
 
+def test_an_endless_field_is_refused_before_its_end(gateway: Served) -> None:
+    """Nobody waits for the line to end, or for the time of a header to pass, which would be a 408."""
+    assert b" 431 " in gateway.say(b"POST /v1/models HTTP/1.1\r\nhost: x\r\na: " + b"b" * 100_000)
+
+
 def test_an_endless_target_is_refused(gateway: Served) -> None:
     assert gateway.say(b"GET /" + b"a" * 9000).startswith(b"HTTP/1.1 431")
 
