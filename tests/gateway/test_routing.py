@@ -1,7 +1,9 @@
 """Where requests go: prefixes are followed while the load allows it, and no replica becomes a hot spot."""
 
+import asyncio
 import json
 import random
+import socket
 import subprocess
 import sys
 from collections import Counter
@@ -12,12 +14,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.gateway.conftest import config_of, served, until
+from tests.gateway.upstream import upstream
 
-from setpoint.gateway.config import Routing
+from setpoint.gateway.config import Model, Routing
+from setpoint.gateway.demand import Demand
+from setpoint.gateway.health import Watch
 from setpoint.gateway.policies import make_policy
 from setpoint.gateway.policies.policy import Candidate, Policy, Prompt
 from setpoint.gateway.policies.prefix_aware import PrefixAware
 from setpoint.gateway.prefix import BLOCK_TOKENS, PrefixIndex, chain
+from setpoint.gateway.replica import Replica, now_us
+from setpoint.gateway.shared import SharedTable
 from setpoint.testing.fake_engine import fake_engine
 from setpoint.testing.script import Fault, FaultKind, Script
 
@@ -215,6 +222,47 @@ def test_a_prompt_stands_in_the_way_from_its_dispatch_to_its_first_token(state: 
         assert loads[0] == loads[1]
         until(lambda: not any(r.queued_tokens for r in replicas))
         assert sum(r.in_flight for r in replicas) == 4
+
+
+def test_what_an_engine_says_of_its_load_and_cache_counts_until_it_is_stale(tmp_path: Path) -> None:
+    exposition = (
+        b'vllm:num_requests_running{m="x"} 5.0\nvllm:num_requests_waiting{m="x"} 2.0\n'
+        b'vllm:cache_config_info{block_size="16",num_gpu_blocks="256"} 1.0\n'
+    )
+
+    def answer(sock: socket.socket, request: bytes) -> bool:
+        sock.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(exposition), exposition))
+        return False
+
+    with upstream(answer) as engine:
+        table = SharedTable(tmp_path / "table", 1, 0)
+        model = Model.model_validate({"replicas": [{"url": engine.url, "metrics_url": f"{engine.url}/metrics"}]})
+        replica = Replica("m", model.replicas[0], model.health, table, tmp_path)
+
+        def seen(after_s: float = 0.0, hashes: tuple[int, ...] = ()) -> Candidate:
+            found = replica.candidate(list(hashes), None, None, now_us() + int(after_s * 1e6))
+            assert found is not None
+            return found
+
+        assert seen().stale
+        assert replica.take(100)
+        asyncio.run(Watch(model, [replica], Demand("m", table))._read_load(replica))
+        assert (seen().in_flight, seen().stale) == (7, False)  # the one of ours is one of the seven
+        assert (seen(29).stale, seen(31).stale) == (False, True)
+        replica.cached_tokens([1])  # learns how much the engine's cache holds: 16 blocks
+        for number in range(1, 200):
+            replica.index.insert([number])
+        assert sum(seen(hashes=(number,)).cached_tokens > 0 for number in range(1, 200)) == 16
+
+
+def test_a_batch_tenants_requests_wait_behind_others_whatever_they_say(state: Path) -> None:
+    with fake_engine(Script()) as engine:
+        config = config_of(state, engine.url)
+        config["tenants"]["local"] = {"priority": "batch"}
+        with served(config) as gateway:
+            for fields in ({}, {"x_setpoint_class": "interactive"}, {"x_setpoint_class": "batch"}):
+                assert gateway.chat(fields=fields).status == 200
+            assert [line.priority for line in gateway.ended(3)] == ["batch"] * 3
 
 
 def test_aliases_and_splits_lead_to_models(state: Path) -> None:
