@@ -148,6 +148,26 @@ def test_nothing_secret_is_written(gateway: Served, capfd: pytest.CaptureFixture
         assert secret.encode() not in said
 
 
+def test_a_fault_of_the_gateways_own_says_nothing_of_the_request(
+    gateway: Served,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def broken(_: bytes, parts: tuple[bytes, ...]) -> list[int]:
+        raise ValueError(parts)
+
+    monkeypatch.setattr("setpoint.gateway.exchange.chain", broken)
+    _, key = gateway.keys().create("acme")
+    answer = Client(gateway.port, key).chat("my very own words")
+    assert answer.status == 500
+    gateway.ended(1)
+    written = b"".join(f.read_bytes() for f in gateway.state.rglob("*") if f.is_file() and f.name != "secret")
+    assert "ValueError" in caplog.text
+    for said in (answer.body.decode(), caplog.text, written.decode("latin-1")):
+        assert "own words" not in said
+
+
 # tokens
 
 
@@ -220,5 +240,39 @@ def test_a_rotation_at_the_provider_needs_none_here(issuer: Any, monkeypatch: py
         key_set["keys"] = [published(keys["two"], "two")]
         assert await verifier.verify(token(keys["two"], "two")) == ("acme", "u1")
         assert await verifier.verify(token(keys["one"], "one")) is None
+
+    asyncio.run(go())
+
+
+def test_tokens_that_come_while_keys_are_fetched_wait_for_them(issuer: Any) -> None:
+    """One request for the provider, however many tokens; a client that leaves takes the answer from nobody."""
+    keys, server, key_set = issuer
+    key_set["keys"] = [published(keys["one"], "one")]
+    verifier = JwtVerifier(Jwt(issuer="https://id", audience="gw", jwks=f"{server.url}/keys", tenant_claim="org"))
+
+    async def go() -> None:
+        first, *others = [asyncio.create_task(verifier.verify(token(keys["one"], "one", jti=str(i)))) for i in range(9)]
+        await asyncio.sleep(0)
+        first.cancel()
+        assert await asyncio.gather(*others) == [("acme", "u1")] * 8
+
+    asyncio.run(go())
+    assert len(server.requests) == 1
+
+
+def test_a_token_that_was_accepted_opens_nothing_after_its_end(issuer: Any) -> None:
+    keys, server, key_set = issuer
+    key_set["keys"] = [published(keys["one"], "one")]
+    rules = {"issuer": "https://id", "audience": "gw", "jwks": f"{server.url}/keys", "tenant_claim": "org", "leeway": 0}
+    verifier = JwtVerifier(Jwt.model_validate(rules))
+
+    async def go() -> None:
+        until_s = int(time.time()) + 2
+        short = token(keys["one"], "one", exp=until_s)
+        assert await verifier.verify(short) == ("acme", "u1")
+        while await verifier.verify(short):
+            assert time.time() < until_s
+            await asyncio.sleep(0.01)
+        assert time.time() >= until_s
 
     asyncio.run(go())

@@ -293,6 +293,20 @@ def test_each_phase_has_a_limit_of_its_own(state: Path, limits: dict[str, float]
     assert b"[DONE]" not in got.body
 
 
+def test_an_engine_that_takes_no_connection_has_a_limit_of_its_own(state: Path) -> None:
+    """Its backlog is full: connecting neither succeeds nor fails."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as deaf, ExitStack() as stack:
+        full = [stack.enter_context(socket.socket()) for _ in range(4)]
+        for sock in full:
+            sock.setblocking(False)
+            sock.connect_ex(deaf.getsockname())
+        model = {"timeouts": {"connect": 0.3}, "retries": {"attempts": 1}}
+        url = f"http://127.0.0.1:{deaf.getsockname()[1]}"
+        with served(config_of(state, url, model=model)) as gateway:
+            assert gateway.chat().status == 504
+            assert gateway.ended()[-1].outcome == "timeout"
+
+
 def test_a_long_stream_outlives_the_connect_limit(state: Path) -> None:
     with fake_engine(Script(decode_s=0.1)) as engine:
         with served(config_of(state, engine.url, model={"timeouts": {"connect": 0.3}})) as gateway:

@@ -310,6 +310,20 @@ def test_an_ejected_replica_comes_back_one_request_at_a_time(tmp_path: Path) -> 
     asyncio.run(go())
 
 
+def test_each_ejection_is_longer_than_the_one_before_up_to_ten_times(tmp_path: Path) -> None:
+    (replica,) = gate(tmp_path).replicas
+    cooldowns = []
+    for _ in range(2):
+        replica.failed()
+    assert replica.available()
+    for _ in range(6):
+        replica.failed()
+        cooldowns.append(round(replica.ejected_for_s / 5.0, 1))
+    assert cooldowns == [1, 2, 4, 8, 10, 10]
+    replica.succeeded()
+    assert replica.available()
+
+
 def test_a_place_that_comes_as_its_client_leaves_is_not_lost(tmp_path: Path) -> None:
     async def go() -> None:
         way = gate(tmp_path)
@@ -321,5 +335,25 @@ def test_a_place_that_comes_as_its_client_leaves_is_not_lost(tmp_path: Path) -> 
         await asyncio.gather(waiting, return_exceptions=True)
         assert way.replicas[0].in_flight == 0
         (await asyncio.wait_for(way.enter(ticket()), 5)).release()
+
+    asyncio.run(go())
+
+
+def test_one_that_waits_for_a_full_replica_does_not_keep_others_from_a_free_one(tmp_path: Path) -> None:
+    """A retry may not go to the replica that failed it: whoever may need not wait behind it."""
+
+    async def go() -> None:
+        way = gate(tmp_path, replicas=2)
+        free, full = way.replicas
+        (held,) = [await way.enter(Ticket("a", 1.0, 0, 100, 1, [], exclude={free.name}))]
+        again = asyncio.create_task(way.enter(Ticket("a", 1.0, 0, 100, 1, [], exclude={free.name})))
+        await asyncio.sleep(0)
+        for mine in (ticket("a"), ticket("b"), ticket("b", rank=1)):
+            lease = await asyncio.wait_for(way.enter(mine), 5)
+            assert lease.replica is free
+            lease.release()
+        assert not again.done()
+        held.release()
+        assert (await asyncio.wait_for(again, 5)).replica is full
 
     asyncio.run(go())

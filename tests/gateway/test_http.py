@@ -109,6 +109,11 @@ def test_a_large_header_is_refused(gateway: Served, field: str) -> None:
     assert gateway.say(post("host: x", field, LENGTH)).startswith(b"HTTP/1.1 431")
 
 
+def test_an_endless_field_is_refused_before_its_end(gateway: Served) -> None:
+    """Nobody waits for the line to end, or for the time of a header to pass, which would be a 408."""
+    assert b" 431 " in gateway.say(b"POST /v1/models HTTP/1.1\r\nhost: x\r\na: " + b"b" * 100_000)
+
+
 def test_an_endless_target_is_refused(gateway: Served) -> None:
     assert gateway.say(b"GET /" + b"a" * 9000).startswith(b"HTTP/1.1 431")
 
@@ -184,6 +189,12 @@ def test_a_header_that_trickles_is_refused(gateway: Served) -> None:
     assert b" 408 " in said
 
 
+def test_a_connection_that_never_says_anything_is_closed(state: Path, engine: Upstream) -> None:
+    with served(config_of(state, engine.url, http={"header_timeout": 0.3})) as gateway, gateway.raw() as sock:
+        assert read_all(sock) == b""
+        until(lambda: not gateway.plane.connections)
+
+
 def test_an_idle_connection_is_closed(gateway: Served) -> None:
     with gateway.raw() as sock:
         sock.sendall(post("host: x", LENGTH))
@@ -227,10 +238,17 @@ def test_a_client_that_does_not_read_stops_its_engine_and_is_ended(state: Path) 
             sent[0] += len(piece)
         return False
 
-    with upstream(flood) as engine, served(config_of(state, engine.url, http={"write_timeout": 1.0})) as gateway:
+    def stopped() -> bool:
+        before = sent[0]
+        time.sleep(0.2)
+        return 0 < before == sent[0]
+
+    with upstream(flood) as engine, served(config_of(state, engine.url, http={"write_timeout": 2.0})) as gateway:
         with gateway.raw() as sock:
             sock.sendall(post("host: x", LENGTH))
-            until(lambda: sent[0] > 0 and not gateway.plane.exchanges, 20)
+            until(lambda: stopped() and gateway.plane.exchanges)  # while the client may still begin to read
+            assert sent[0] < 60_000_000
+            until(lambda: not gateway.plane.exchanges, 20)
         assert sent[0] < 60_000_000
         assert gateway.ended()[-1].outcome == "cancelled"
         until(gateway.idle)

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.gateway.conftest import config_of, served, until
 
+from setpoint.cli import run
 from setpoint.errors import SetpointError
 from setpoint.gateway.journal import WINDOW_BYTES, Ended, Journal, Opened, written
 from setpoint.gateway.ledger import BATCH_BYTES, Ledger
@@ -241,6 +242,18 @@ def test_the_access_log_is_a_trace_without_text(state: Path, tmp_path: Path) -> 
     assert "very own words" not in text
     assert all(str(block) not in text for blocks in kept for block in blocks)  # keyed, not as hashed
     assert log.stat().st_mode & 0o077 == 0
+
+
+def test_whoever_asks_for_usage_leaves_the_log_of_a_running_gateway_alone(state: Path, tmp_path: Path) -> None:
+    """Lines that are written and not recorded yet are the running gateway's, not remains of a crash."""
+    log = tmp_path / "access.jsonl"
+    path = tmp_path / "gateway.yaml"
+    path.write_text(json.dumps(config_of(state, "http://127.0.0.1:1", access_log=str(log))))
+    ledger = Ledger(state, access_log=log)
+    log.write_bytes(b"{}\n")  # as between the write and the commit
+    assert run(["usage", "-c", str(path)]) == 0
+    assert log.read_bytes() == b"{}\n"
+    ledger.close()
 
 
 # PostgreSQL

@@ -161,8 +161,11 @@ from setpoint.gateway.config import Limits
 from setpoint.gateway.limits import Holder, LimitReached, SharedLimits
 from setpoint.gateway.shared import SharedTable
 
-store = SharedLimits(SharedTable(Path(sys.argv[1]), 4, int(sys.argv[2])))
+table = SharedTable(Path(sys.argv[1]), 4, int(sys.argv[2]))
+store = SharedLimits(table)
 who = Holder("tenant:a", Limits(tokens_per_day=100_000))
+one = Holder("tenant:b", Limits(tokens_per_day=37))
+row = table.row("tenant:b")
 
 async def go():
     won = 0
@@ -175,8 +178,17 @@ async def go():
         if i % 3 == 0:
             store.settle(reservation, 0)
             won -= 1
-    print(won)
+    over = 0
+    for _ in range(20_000):  # room for one: whoever has it must be alone
+        try:
+            reservation = await store.reserve([one], 37)
+        except LimitReached:
+            continue
+        over += row.held(1) != 37
+        store.settle(reservation, 0)
+    print(won, over)
 
+print("ready", flush=True)
 sys.stdin.read(1)
 asyncio.run(go())
 """
@@ -198,10 +210,15 @@ def test_processes_share_one_allowance_exactly(tmp_path: Path) -> None:
         for i in range(4)
     ]
     for child in children:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+    for child in children:
         assert child.stdin is not None
         child.stdin.write("x")
         child.stdin.flush()
-    won = sum(int(child.communicate(timeout=60)[0]) for child in children)
+    told = [child.communicate(timeout=60)[0].split() for child in children]
+    won = sum(int(one) for one, _ in told)
+    assert [over for _, over in told] == ["0"] * 4
     row = table.row("tenant:a")
     assert row.held(RESERVED) == won * 37
     assert row.held(STREAMS) == won

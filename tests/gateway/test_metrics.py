@@ -1,12 +1,18 @@
 """Metrics are made of what was recorded, and carry nothing that a client wrote."""
 
+import json
+import time
+from contextlib import ExitStack
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
+from tests.gateway.conftest import HELLO, config_of, served, until
 from tests.gateway.test_ledger import ended
 
 from setpoint.gateway.metrics import Live, Metrics
 from setpoint.gateway.shared import SharedTable
+from setpoint.testing.fake_engine import fake_engine
+from setpoint.testing.script import Script
 
 
 def samples(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -33,8 +39,41 @@ def test_exchanges_become_series(tmp_path: Path) -> None:
     assert found["setpoint_gateway_refusals_total", (("reason", "streams"),)] == 1
     assert found["setpoint_gateway_retries_total", model] == 1
     assert found["setpoint_gateway_prefix_cached_tokens_total", model] == 4
+    assert found["setpoint_gateway_prefix_predicted_tokens_total", model] == 3
     assert found["setpoint_gateway_itl_seconds_bucket", (("le", "0.01"), *model)] == 6
     assert found["setpoint_gateway_itl_seconds_count", model] == 6
     assert found["setpoint_gateway_ttft_seconds_bucket", (("le", "0.25"), *model)] == 0
     assert found["setpoint_gateway_ttft_seconds_bucket", (("le", "0.5"), *model)] == 1
     table.close()
+
+
+def test_what_is_under_way_is_read_from_the_shared_memory(state: Path) -> None:
+    """Under way, waiting by class, at the replica, whether that gets requests, and how late the event loop was."""
+    with ExitStack() as stack:
+        engine = stack.enter_context(fake_engine(Script(decode_s=0.2, output_tokens=1000)))
+        config = config_of(state, engine.url)
+        config["models"]["fake"]["replicas"][0]["max_in_flight"] = 1
+        gateway = stack.enter_context(served(config))
+        replicas = gateway.plane.snapshot.routes["fake"].gate.replicas
+        metrics = Metrics(Live(gateway.table, 1, lambda: {"fake": replicas}))
+
+        def value(name: str, **labels: str) -> float:
+            return samples(metrics)[f"setpoint_gateway_{name}", tuple(sorted(labels.items()))]
+
+        body = json.dumps({"model": "fake", "messages": HELLO, "stream": True, "max_tokens": 500}).encode()
+        for number, priority in enumerate(("interactive", "batch", "batch", "interactive")):
+            head = "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n"
+            head += f"x-setpoint-class: {priority}\r\ncontent-length: {len(body)}\r\n\r\n"
+            stack.enter_context(gateway.raw()).sendall(head.encode() + body)
+            wanted = number + 1
+            until(lambda: len(gateway.plane.exchanges) == wanted)  # noqa: B023 - waited for here
+        until(lambda: value("in_flight", worker="0") == 4)
+        assert (value("waiting", **{"class": "interactive"}), value("waiting", **{"class": "batch"})) == (1, 2)
+        assert value("connections", worker="0") == 4
+        one = {"model": "fake", "replica": "r0"}
+        assert (value("replica_in_flight", **one), value("replica_up", **one)) == (1, 1)
+        for _ in range(3):
+            gateway.do(replicas[0].failed)
+        assert value("replica_up", **one) == 0
+        gateway.do(time.sleep, 0.5)
+        until(lambda: value("event_loop_lag_seconds", worker="0") > 0.2)

@@ -16,7 +16,9 @@ def test_an_exchange_is_a_span_below_the_clients() -> None:
     exporter = InMemorySpanExporter()
     spans = Spans(SimpleSpanProcessor(exporter))
     replica = Replica(url="http://h:1", engine="vllm", engine_version="0.33.0", engine_config="5b1d0c9e77aa")
-    spans.observe(ended(1, dialect="openai-chat", trace=TRACE, ttft_s=0.05, cached_tokens=3), replica)
+    spans.observe(
+        ended(1, dialect="openai-chat", trace=TRACE, ttft_s=0.05, cached_tokens=3, finish_reason="stop"), replica
+    )
     spans.observe(ended(2, dialect="openai-embeddings", outcome="truncated", status=502))
     spans.observe(ended(3, model="", outcome="refused", status=401, sent_status=401))
     one, two = exporter.get_finished_spans()
@@ -25,12 +27,16 @@ def test_an_exchange_is_a_span_below_the_clients() -> None:
     assert one.parent is not None
     assert f"{one.parent.trace_id:032x}-{one.parent.span_id:016x}" == TRACE[3:-3]
     assert one.attributes is not None
+    assert one.attributes["gen_ai.provider.name"] == "vllm"
+    assert one.attributes["gen_ai.response.finish_reasons"] == ("stop",)  # a list, as the conventions have it
     assert one.attributes["gen_ai.usage.input_tokens"] == 5
     assert one.attributes["gen_ai.usage.cache_read.input_tokens"] == 3
     about = ("vllm", "0.33.0", "5b1d0c9e77aa")
     assert tuple(one.attributes[f"setpoint.engine.{name}"] for name in ("name", "version", "config")) == about
     assert (one.end_time or 0) - (one.start_time or 0) == 100_000_000
     assert two.name == "embeddings m"
+    assert two.attributes is not None
+    assert "gen_ai.response.finish_reasons" not in two.attributes
     assert two.status.status_code is StatusCode.ERROR
 
 

@@ -13,6 +13,7 @@ import trustme
 from tests.gateway.conftest import Whole, config_of, read_all, until, whole
 from tests.gateway.upstream import Upstream, chunked, upstream
 
+from setpoint.cli import run
 from setpoint.errors import CardError
 from setpoint.gateway.certificates import Certificates, client_certificate
 from setpoint.gateway.config import Tls
@@ -196,3 +197,19 @@ def test_names_of_certificates_need_an_authority_and_a_tenant(state: Path, tmp_p
     text = str(error.value)
     assert "listen.tls.client_ca" in text
     assert "nobody" in text
+
+
+def test_probes_tell_no_key_to_a_server_that_is_not_trusted(
+    state: Path, tmp_path: Path, engine: Upstream, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = Files(tmp_path)
+    files.issue("127.0.0.1")
+    tls = {name: files.tls[name] for name in ("certificate", "key")}
+    with whole(tmp_path / "gateway.yaml", closed(state, engine.url, tls)) as gateway:
+        monkeypatch.setenv("KEY", KeyStore(state).create("acme")[1])
+        url, key = f"https://127.0.0.1:{gateway.port}", ["--api-key-env", "KEY"]
+        for command in (["probe", url, "--model", "fake", *key], ["timeouts", url, "--silence", "1s", *key]):
+            assert run(["gateway", *command]) == 4
+            assert "certificate" in capsys.readouterr().err
+            assert run(["gateway", *command, "--ca-file", files.tls["client_ca"]]) == 0
+        capsys.readouterr()

@@ -1,22 +1,27 @@
 """The whole gateway in its processes: reload, drain, crashes, accounts, administration."""
 
+import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from tests.gateway.conftest import HELLO, Client, Whole, config_of, read_all, until, whole
+from tests.gateway.test_ledger import ended
 
 from setpoint.cli import run
 from setpoint.errors import UsageError
-from setpoint.gateway.journal import written
+from setpoint.gateway.journal import Journal, written
 from setpoint.gateway.keys import KeyStore
+from setpoint.gateway.ledger import Ledger
 from setpoint.gateway.supervisor import Supervisor
 from setpoint.testing.fake_engine import fake_engine
 from setpoint.testing.script import Script
@@ -132,6 +137,32 @@ def test_a_bad_configuration_changes_nothing(state: Path, tmp_path: Path) -> Non
                 assert gateway.chat().status == 200
 
 
+def test_a_worker_that_dies_comes_back_by_the_configuration_in_force(state: Path, tmp_path: Path) -> None:
+    """What stands in the file meanwhile, good or bad, nobody has asked for."""
+    with fake_engine(Script()) as engine:
+        config = config_of(state, engine.url, workers=1)
+        with whole(tmp_path / "gateway.yaml", config) as gateway:
+            gateway.path.write_text("models: [half of an edi")
+            (worker,) = gateway.status()["pids"]
+            os.kill(worker, signal.SIGKILL)
+
+            def served() -> bool:
+                try:
+                    return gateway.chat().status == 200
+                except OSError:
+                    return False
+
+            until(served, 30)
+            (again,) = gateway.status()["pids"]
+            config["models"]["fake"]["aliases"] = ["other-name"]
+            gateway.path.write_text(json.dumps(config))
+            os.kill(again, signal.SIGKILL)
+            until(served, 30)
+            assert gateway.chat(model="other-name").status == 404
+            gateway.rewrite(config)
+            until(lambda: gateway.chat(model="other-name").status == 200)
+
+
 def test_replicas_are_watched_by_a_token_through_the_engine(state: Path, tmp_path: Path) -> None:
     """A frozen engine accepts connections and says nothing: only a token proves life."""
     with fake_engine(Script()) as one, fake_engine(Script()) as two:
@@ -218,6 +249,29 @@ def test_keys_by_the_command_line(state: Path, tmp_path: Path, capsys: pytest.Ca
     assert time.time() < entry["expires"]
 
 
+def test_tables_fit_a_narrow_terminal(
+    state: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "gateway.yaml"
+    path.write_text(json.dumps(config_of(state, "http://127.0.0.1:1")))
+    key, _ = KeyStore(state).create("local", note="for the nightly evaluation")
+    journal = Journal(state / "run" / "journal", 0)
+    journal.write(ended(1, tenant="local", model="fake"))
+    journal.close()
+    ledger = Ledger(state)
+    ledger.ingest(set())
+    ledger.close()
+    monkeypatch.setenv("COLUMNS", "40")
+    for command, words in (
+        (["keys", "list"], (key.id, "local", "inference", "for the nightly evaluation")),
+        (["usage"], ("local", "fake", "completion tokens", "estimated requests")),
+    ):
+        assert run([*command, "-c", str(path)]) == 0
+        shown = capsys.readouterr().out
+        assert [word for word in words if word not in shown] == []
+        assert max(map(len, shown.splitlines())) <= 40
+
+
 def test_silence_is_probed_end_to_end(state: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with fake_engine(Script()) as engine:
         with whole(tmp_path / "gateway.yaml", config_of(state, engine.url, workers=1)) as gateway:
@@ -226,3 +280,50 @@ def test_silence_is_probed_end_to_end(state: Path, tmp_path: Path, capsys: pytes
             assert run(["gateway", "timeouts", engine.url, "--silence", "1s"]) == 4
             assert run(["gateway", "probe", f"http://127.0.0.1:{gateway.port}", "--model", "fake"]) == 1
             assert "FAIL" in capsys.readouterr().out  # anonymous callers are let in here
+
+
+@contextlib.contextmanager
+def impatient(port: int, patience_s: float) -> Iterator[int]:
+    """A proxy that ends a connection whose server says nothing for so long; yields its port."""
+
+    def carry(client: socket.socket) -> None:
+        with client, socket.create_connection(("127.0.0.1", port)) as server:
+            server.sendall(client.recv(65536))
+            server.settimeout(patience_s)
+            with contextlib.suppress(OSError):
+                while data := server.recv(65536):
+                    client.sendall(data)
+
+    def accept() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                threading.Thread(target=carry, args=(listener.accept()[0],)).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=accept).start()
+        yield listener.getsockname()[1]
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+def test_where_a_silence_is_cut_is_said(state: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The proxy in the middle of three hops is the one that does not wait."""
+    with (
+        fake_engine(Script()) as engine,
+        whole(tmp_path / "gateway.yaml", config_of(state, engine.url, workers=1)) as gateway,
+        impatient(gateway.port, 60) as inner,
+        impatient(inner, 1.0) as middle,
+        impatient(middle, 60) as outer,
+    ):
+        urls = [f"http://127.0.0.1:{port}" for port in (outer, middle, inner, gateway.port)]
+        assert run(["gateway", "timeouts", *urls, "--silence", "4s"]) == 1
+        said = capsys.readouterr().out.splitlines()
+        assert [("survives" in line, "was cut after 1." in line) for line in said[:4]] == [
+            (False, True), (False, True), (True, False), (True, False),
+        ]  # fmt: skip
+        assert said[4].startswith(f"Cut between {urls[1]} and {urls[2]}, after 1.")
+        assert len(said) == 5
+        assert run(["gateway", "timeouts", urls[0], "--silence", "4s", "--json"]) == 1
+        (hop,) = json.loads(capsys.readouterr().out)["hops"]
+        assert (hop["survived"], hop["url"]) == (False, urls[0])
+        assert run(["gateway", "timeouts", *urls[:2], "--silence", "4s"]) == 1
+        assert f"Cut between {urls[1]} and the gateway" in capsys.readouterr().out

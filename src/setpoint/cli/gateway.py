@@ -8,8 +8,8 @@ import typer
 from typer.core import TyperGroup
 
 from setpoint.cli.app import app
-from setpoint.cli.options import seconds
-from setpoint.cli.output import Json, emit_json, stderr, stdout, table
+from setpoint.cli.options import CaFile, seconds
+from setpoint.cli.output import Json, emit_json, print_rows, stderr, stdout
 
 if TYPE_CHECKING:
     from setpoint.fleet.deployment import Deployment
@@ -90,6 +90,7 @@ def probe(
     key_env: Annotated[
         str | None, typer.Option("--api-key-env", metavar="VAR", help="Variable with a valid key.")
     ] = None,
+    ca_file: CaFile = None,
     json: Json = False,
 ) -> None:
     """Try everything that must be refused, and print what was. Exit 1 when something got through."""
@@ -102,12 +103,12 @@ def probe(
     key = None if key_env is None else os.environ.get(key_env)
     if key_env is not None and not key:
         raise UsageError(f"The variable {key_env} is not set.")
-    findings = asyncio.run(run_probe(url, model, key))
+    findings = asyncio.run(run_probe(url, model, key, ca_file=ca_file))
     if json:
         emit_json(findings)
     else:
         rows = (("pass" if f.passed else "FAIL", f.attempt, f.expected, f.found) for f in findings)
-        stdout().print(table(("", "attempt", "expected", "found"), rows))
+        print_rows(stdout(), ("", "attempt", "expected", "found"), rows, naming=2)
     through = sum(not f.passed for f in findings)
     said = "all as they should be" if not through else f"{through} not as they should be"
     stderr().print(f"{len(findings)} attempts, {said}.")
@@ -117,25 +118,33 @@ def probe(
 
 @group.command("timeouts")
 def timeouts(
-    url: Annotated[str, typer.Argument(help="Address that clients use, with every proxy between.")],
+    urls: Annotated[
+        list[str],
+        typer.Argument(metavar="URL…", help="Address that clients use; then those of each hop to the gateway."),
+    ],
     *,
     key_env: Annotated[str | None, typer.Option("--api-key-env", metavar="VAR", help="Variable with a key.")] = None,
     silence: Annotated[str, typer.Option(help="Longest silence to wait for.")] = "5m",
+    ca_file: CaFile = None,
     json: Json = False,
 ) -> None:
-    """Hold a stream open and say how long a silence it survives, and what ended it."""
+    """Hold a stream open through each address and say how long a silence it survives, and where it is cut."""
     import asyncio
     import os
 
-    from setpoint.gateway.timeouts import probe_silence
+    from setpoint.gateway.timeouts import cuts, probe_hops
 
     limit_s = seconds("--silence", silence) or 0.0
-    finding = asyncio.run(probe_silence(url, os.environ.get(key_env) if key_env else None, limit_s))
+    key = os.environ.get(key_env) if key_env else None
+    found = asyncio.run(probe_hops(urls, key, limit_s, ca_file=ca_file))
     if json:
-        emit_json(finding)
+        emit_json({"hops": found, "cuts": cuts(found)})
     else:
-        stdout().print(finding.sentence, markup=False, soft_wrap=True)
-    if not finding.survived:
+        for hop in found:
+            stdout().print(hop.sentence, markup=False, soft_wrap=True)
+        for cut in cuts(found) if len(found) > 1 else ():
+            stdout().print(f"Cut {cut}.", markup=False, soft_wrap=True)
+    if not all(hop.survived for hop in found):
         raise typer.Exit(1)
 
 
@@ -202,7 +211,7 @@ def show(*, config: ConfigOption = GATEWAY, json: Json = False) -> None:
         )
         for k in found
     )  # fmt: skip
-    stdout().print(table(("id", "tenant", "state", "models", "scopes", "created", "expires", "note"), rows))
+    print_rows(stdout(), ("id", "tenant", "state", "models", "scopes", "created", "expires", "note"), rows)
 
 
 @keys.command("revoke")
@@ -230,7 +239,8 @@ def usage(
     if not set(columns) <= {"hour", "tenant", "key", "model", "outcome"}:
         raise UsageError(f"--by is {by!r}; expected names among hour, tenant, key, model and outcome.")
     back_s = seconds("--since", since)
-    ledger = open_ledger(load_front(config))
+    front = load_front(config).model_copy(update={"access_log": None})  # that is the running gateway's to write
+    ledger = open_ledger(front)
     rows = ledger.usage(by=columns, since_s=0.0 if back_s is None else time.time() - back_s)
     ledger.close()
     if json:
@@ -241,7 +251,7 @@ def usage(
     names = (*columns, "requests", "prompt tokens", "completion tokens", "cached tokens", "estimated requests")
     numbers = ((r.requests, r.prompt_tokens, r.completion_tokens, r.cached_tokens, r.estimated) for r in rows)
     lines = ((*r.group, *(f"{n:,}" for n in row)) for r, row in zip(rows, numbers, strict=True))
-    stdout().print(table(names, lines))
+    print_rows(stdout(), names, lines, naming=len(columns))
 
 
 def _opened(config: Path) -> "tuple[Gateway | Deployment, KeyStore]":

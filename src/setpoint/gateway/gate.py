@@ -226,6 +226,8 @@ class Gate:
         self._by_tenant[ticket.rank, ticket.tenant] += 1
         self._gauge(ticket.rank, 1)
         self._poll()
+        if self._heap[0][3].exclude:  # the first may wait for one replica while another is free
+            self._pump()
 
     def _left(self, ticket: Ticket) -> None:
         """The ticket waits no longer, for whatever reason; counted once."""
@@ -258,7 +260,8 @@ class Gate:
                 ticket.future.set_exception(late)
 
     def _pump(self) -> None:
-        """Gives free places to those whose turn it is."""
+        """Gives free places to those whose turn it is. Who may take none of them after a failure stops nobody."""
+        stuck = []
         while self._heap:
             _, tag, _, ticket = self._heap[0]
             assert ticket.future is not None
@@ -268,14 +271,20 @@ class Gate:
             chosen = self._warmest(ticket)
             lease = self._place(chosen)
             if lease is None:
-                return
+                if chosen is not ticket or not ticket.exclude:
+                    break
+                stuck.append(heapq.heappop(self._heap))
+                continue
             self._virtual = max(self._virtual, tag)
             if chosen is not ticket:
                 ticket.passed_over += 1
             assert chosen.future is not None
             chosen.future.set_result(lease)  # its entry goes once it is the first
-        self._finish.clear()
-        self._virtual = 0.0
+        for entry in stuck:
+            heapq.heappush(self._heap, entry)
+        if not self._heap:
+            self._finish.clear()
+            self._virtual = 0.0
 
     def _warmest(self, first: Ticket) -> Ticket:
         """Who of those next in turn takes a free place: the one of whose prompt a free replica holds most.

@@ -41,19 +41,20 @@ def _request(path: str, *fields: str, body: bytes | None = None, method: str = "
     return "\r\n".join([*lines, "", ""]).encode("latin-1") + (body or b"")
 
 
-async def run_probe(url: str, model: str, key: str | None) -> list[Finding]:
+async def run_probe(url: str, model: str, key: str | None, *, ca_file: str | None = None) -> list[Finding]:
     """Tries everything that must be refused.
 
     Args:
         url: Of the gateway.
         model: One that it serves.
         key: A valid key: with it what a tenant must not do is tried too.
+        ca_file: PEM file of an authority to trust.
 
     Raises:
         TargetError: nothing answers there; silence is no refusal.
     """
     address = parse_base_url(url)
-    said, end, _ = await call(address, _request("/", method="GET"), timeout_s=TIMEOUT_S)
+    said, end, _ = await call(address, _request("/", method="GET"), timeout_s=TIMEOUT_S, ca_file=ca_file)
     if not status_of(said):
         raise TargetError(f"{url} does not answer ({end}).", fix="Start the gateway, or check its address.")
     chat = json.dumps({"model": model, "max_tokens": 1, "messages": [{"role": "user", "content": "hi"}]}).encode()
@@ -81,7 +82,7 @@ async def run_probe(url: str, model: str, key: str | None) -> list[Finding]:
         denied["a valid key beside another"] = _request(path, *both, body=chat)
     findings, bodies = [], set()
     for attempt, request in denied.items():
-        said, end, _ = await call(address, request, timeout_s=TIMEOUT_S)
+        said, end, _ = await call(address, request, timeout_s=TIMEOUT_S, ca_file=ca_file)
         status = status_of(said)
         leaked = WRONG.encode() in said or unsigned.encode() in said
         found = f"{status or end}{', and the credential in the answer' if leaked else ''}"
@@ -105,17 +106,17 @@ async def run_probe(url: str, model: str, key: str | None) -> list[Finding]:
         "a header of 1 MiB": _request(path, "a: " + "b" * 2**20, body=chat),
     }
     for attempt, request in broken.items():
-        said, end, _ = await call(address, request, timeout_s=TIMEOUT_S)
+        said, end, _ = await call(address, request, timeout_s=TIMEOUT_S, ca_file=ca_file)
         status = status_of(said)
         closed = end != "timeout"
         good = (status in (400, 413, 431) or (status == 0 and closed)) and closed
         findings.append(Finding(attempt, "400 or 431, closed", f"{status or 'no answer'}, {end}", good))
     if key is not None:
-        findings += await _as_tenant(url, model, key)
+        findings += await _as_tenant(url, model, key, ca_file)
     return findings
 
 
-async def _as_tenant(url: str, model: str, key: str) -> list[Finding]:
+async def _as_tenant(url: str, model: str, key: str, ca_file: str | None) -> list[Finding]:
     address = parse_base_url(url)
     path, bearer = f"{address.prefix}/v1/chat/completions", f"authorization: Bearer {key}"
     body = {"model": model, "max_tokens": 1, "messages": [{"role": "user", "content": "hi"}]}
@@ -134,7 +135,7 @@ async def _as_tenant(url: str, model: str, key: str) -> list[Finding]:
     }
     findings = []
     for attempt, (request, expected) in attempts.items():
-        said, end, _ = await call(address, request, timeout_s=TIMEOUT_S)
+        said, end, _ = await call(address, request, timeout_s=TIMEOUT_S, ca_file=ca_file)
         status = status_of(said)
         findings.append(Finding(attempt, str(expected), str(status or end), status == expected))
     return findings

@@ -32,7 +32,7 @@ from setpoint.gateway.keys import KeyStore
 from setpoint.gateway.ledger import Ledger
 from setpoint.gateway.limits import DAY, DAY_S, DAY_USED
 from setpoint.gateway.metrics import Live, Metrics
-from setpoint.gateway.reading import load_config
+from setpoint.gateway.reading import content_of, parse_config
 from setpoint.gateway.replica import STATE_NAMES, Replica
 from setpoint.gateway.shared import SharedTable
 from setpoint.gateway.snapshot import Snapshot, take_snapshot
@@ -77,7 +77,8 @@ class Supervisor:
         self._refresh = refresh
         self._stop = asyncio.Event()
         self.listening = False
-        config = load_config(path)
+        content = content_of(path)
+        config = parse_config(content, str(path))
         self._state = Path(config.state).absolute()
         self._lock = _only_one(self._state)
         self._folder = self._state / "run"
@@ -86,6 +87,8 @@ class Supervisor:
             if entry != journals:
                 shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
         journals.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._in_force = self._folder / "gateway.yaml"  # what workers read: the file may be half edited when one starts
+        self._put_in_force(content)
         secret_of(self._state)
         self._workers = config.workers or len(os.sched_getaffinity(0))
         self._table = SharedTable(self._folder / "table", self._workers, -1)
@@ -140,6 +143,11 @@ class Supervisor:
     def stop(self) -> None:
         """Drains and ends, as SIGTERM does."""
         self._stop.set()
+
+    def _put_in_force(self, content: bytes) -> None:
+        new = self._in_force.with_suffix(".new")
+        new.write_bytes(content)
+        new.replace(self._in_force)
 
     def _restore_day(self) -> None:
         """What tenants and keys have used of today's allowance, from the accounts."""
@@ -197,7 +205,7 @@ class Supervisor:
 
     async def _start(self, index: int) -> None:
         arguments = (
-            str(self._path), str(self._folder), str(index), str(self._workers), str(self._sock.getsockname()[1])
+            str(self._in_force), str(self._folder), str(index), str(self._workers), str(self._sock.getsockname()[1])
         )  # fmt: skip
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "setpoint.gateway.worker", *arguments,
@@ -235,7 +243,8 @@ class Supervisor:
     def _reload(self) -> None:
         try:
             self._refresh()
-            config = load_config(self._path)
+            content = content_of(self._path)
+            config = parse_config(content, str(self._path))
         except SetpointError as error:
             _log.error("the configuration in force stays: %s", error)
             return
@@ -244,6 +253,7 @@ class Supervisor:
         if changed:
             _log.error("the configuration in force stays: %s can only change with a restart", ", ".join(changed))
             return
+        self._put_in_force(content)
         self._snapshot = self._taken(config)
         self._watch()
         for process in self._processes.values():

@@ -83,12 +83,16 @@ class Spans:
         self._provider.shutdown()
 
 
-def _attributes(line: Ended, operation: str, replica: Replica | None) -> dict[str, str | int | float | bool | None]:
+def _attributes(
+    line: Ended, operation: str, replica: Replica | None
+) -> dict[str, str | list[str] | int | float | bool | None]:
+    spoken = "anthropic" if line.dialect.startswith("anthropic") else "openai"
     return {
+        "gen_ai.provider.name": (replica.engine if replica else None) or spoken,  # what is known of who answers
         "gen_ai.operation.name": operation,
         "gen_ai.request.model": line.model,
         "gen_ai.response.id": line.id,
-        "gen_ai.response.finish_reasons": line.finish_reason,
+        "gen_ai.response.finish_reasons": None if line.finish_reason is None else [line.finish_reason],
         "gen_ai.usage.input_tokens": line.prompt_tokens,
         "gen_ai.usage.output_tokens": line.completion_tokens,
         "gen_ai.usage.cache_read.input_tokens": line.cached_tokens,

@@ -45,6 +45,7 @@ class JwtVerifier:
         self._keys: dict[str | None, jwt.PyJWK] = {}
         self._fetched_s = float("-inf")
         self._tried_s = float("-inf")
+        self._fetching: asyncio.Task[None] | None = None
         self._accepted: OrderedDict[bytes, tuple[float, str, str]] = OrderedDict()
 
     async def verify(self, token: str) -> tuple[str, str] | None:
@@ -83,12 +84,19 @@ class JwtVerifier:
 
     async def _key(self, kid: str | None) -> "PyJWK | None":
         now = time.monotonic()
-        if (not self._fresh() or kid not in self._keys) and now - self._tried_s >= REFETCH_S:
+        begins = (not self._fresh() or kid not in self._keys) and now - self._tried_s >= REFETCH_S
+        if begins and self._fetching is None:
             self._tried_s = now
-            await asyncio.create_task(self._fetch())
+            self._fetching = asyncio.create_task(self._fetch())
+            self._fetching.add_done_callback(self._fetched)
+        if self._fetching is not None and (begins or kid not in self._keys):
+            await asyncio.shield(self._fetching)  # whoever leaves does not take the answer from the others
         if kid is None and len(self._keys) == 1:
             return next(iter(self._keys.values()))
         return self._keys.get(kid)
+
+    def _fetched(self, _: object) -> None:
+        self._fetching = None
 
     async def _fetch(self) -> None:
         try:

@@ -12,7 +12,12 @@ CHUNK = 65536
 
 
 async def call(
-    address: Address, request: bytes, *, timeout_s: float, until: Callable[[bytes], bool] = lambda _: False
+    address: Address,
+    request: bytes,
+    *,
+    timeout_s: float,
+    until: Callable[[bytes], bool] = lambda _: False,
+    ca_file: str | None = None,
 ) -> tuple[bytes, str, float]:
     """Sends bytes and reads until the other side ends.
 
@@ -21,11 +26,12 @@ async def call(
         request: What is sent.
         timeout_s: Bound on each silence.
         until: Whether enough was read.
+        ca_file: PEM file of an authority to trust. A server without a certificate of a trusted one is told nothing.
 
     Returns:
         What came, how it ended (``closed``, ``enough``, ``timeout`` or a reason), seconds from last byte to end.
     """
-    target = Target(f"{'https' if address.tls else 'http'}://{address.authority}", Dialect.CHAT, "", verify_tls=False)
+    target = Target(f"{'https' if address.tls else 'http'}://{address.authority}", Dialect.CHAT, "", ca_file=ca_file)
     context = tls_context(target) if address.tls else None
     said, last = b"", time.monotonic()
     try:
