@@ -325,6 +325,9 @@ def test_an_engine_that_is_not_there_is_a_502_and_a_fallback_answers(state: Path
         with served(config) as gateway:
             assert gateway.chat(stream=True).status == 200
             assert gateway.ended(2)[-1].model == "other"
+        config["tenants"]["local"] = {"models": ["fake"]}  # a fallback opens no model that the caller may not use
+        with served(config) as gateway:
+            assert gateway.chat(stream=True).status == 502
 
 
 def test_a_drained_gateway_lets_streams_end(state: Path) -> None:
@@ -394,3 +397,29 @@ def test_nothing_is_asked_for_a_client_that_leaves_in_the_moment_its_place_comes
         until(gateway.idle)
         assert gateway.chat(stream=True).status == 200
         assert len(engine.requests) == 1
+
+
+def test_tool_calls_that_a_model_got_wrong_take_no_engine_from_others(state: Path) -> None:
+    """Whoever makes a model fail must not make its engine look dead."""
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
+    with fake_engine(Script(faults=(Fault(kind=FaultKind.BAD_TOOL, last=5),))) as engine:
+        with served(config_of(state, engine.url)) as gateway:
+            for number in range(6):
+                gateway.chat(tools=tools, stream=bool(number % 2))
+            assert {line.outcome for line in gateway.ended(6)} == {"malformed"}
+            assert gateway.chat().status == 200
+
+
+def test_the_whole_trace_context_reaches_the_engine(state: Path) -> None:
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    with upstream(good) as engine, served(config_of(state, engine.url)) as gateway:
+        gateway.chat(stream=True, fields={"traceparent": trace, "tracestate": "vendor=1"})
+        gateway.chat(stream=True, fields={"traceparent": "none", "tracestate": "vendor=1"})
+        whole, without = engine.requests
+    assert f"traceparent: {trace}\r\ntracestate: vendor=1\r\n".encode() in whole
+    assert b"trace" not in without
+
+
+def test_a_time_of_any_length_is_an_answer(state: Path) -> None:
+    with upstream(good) as engine, served(config_of(state, engine.url)) as gateway:
+        assert gateway.chat(fields={"x_setpoint_timeout_ms": "9" * 400}).status == 400

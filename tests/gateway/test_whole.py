@@ -183,6 +183,22 @@ def test_replicas_are_watched_by_a_token_through_the_engine(state: Path, tmp_pat
             until(lambda: states(gateway) == ["up", "up"], 20)
 
 
+def test_an_engine_that_sends_tokens_is_alive_though_no_canary_gets_through(state: Path, tmp_path: Path) -> None:
+    with fake_engine(Script(slots=1, decode_s=0.05, output_tokens=1000)) as engine:
+        health = {"canary": 0.2, "canary_timeout": 0.3, "failures": 2, "cooldown": 0.3}
+        config = config_of(state, engine.url, workers=1, model={"health": health})
+        with whole(tmp_path / "gateway.yaml", config) as gateway:
+            until(lambda: gateway.status()["replicas"][0]["state"] == "up")
+            got: list[bytes] = []
+            reader = stream(gateway, got, 60)
+            states = set()
+            while reader.is_alive():
+                states |= {(r["state"], r["ejected_for_s"]) for r in gateway.status()["replicas"]}
+                time.sleep(0.05)
+            assert b"[DONE]" in b"".join(got)
+            assert states == {("up", 0.0)}
+
+
 def test_administration_needs_an_admins_key(state: Path, tmp_path: Path) -> None:
     with fake_engine(Script()) as engine:
         config = config_of(state, engine.url, workers=1, auth={}, admin={"port": 0, "open": False})

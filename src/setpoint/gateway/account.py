@@ -13,8 +13,8 @@ from setpoint.gateway.journal import ITL_BOUNDS_S, Ended, Opened
 from setpoint.gateway.prefix import BLOCK_TOKENS
 from setpoint.gateway.refusal import Refusal
 from setpoint.gateway.relay import Relay
-from setpoint.gateway.replica import traceparent
 from setpoint.gateway.snapshot import Route
+from setpoint.gateway.trace_context import traceparent
 from setpoint.protocol.judgement import Observed, judge_length
 from setpoint.records.exchange import ChunkKind, Outcome
 

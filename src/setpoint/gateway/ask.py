@@ -22,6 +22,7 @@ WITHHELD = frozenset(
         "api_base", "api_key", "base_url", "custom_llm_provider", "extra_headers",  # proxies obey these
         "kv_transfer_params", "bootstrap_host", "bootstrap_port", "bootstrap_room",  # caches fetched from a named host
         "priority", "data_parallel_rank", "routed_dp_rank", "cache_salt", "rid", "request_id", "id_slot", "slot_id",
+        "n_predict",  # llama.cpp obeys it above the limit by which tokens are reserved
     }
 )  # fmt: skip
 _LIMITS = {
@@ -38,6 +39,10 @@ _PROMPT = {
     Dialect.RESPONSES: ("tools", "instructions", "input"),
     Dialect.EMBEDDINGS: ("input",),
 }
+# Engines that read names without regard to case (Go's JSON) would take these for the ones that are checked here.
+_FOLDED = frozenset(
+    {"model", "stream", "stream_options", "n", "best_of", *WITHHELD}.union(*_LIMITS.values(), *_PROMPT.values())
+)
 _PLAIN: dict[bytes, object] = {b"true": True, b"false": False, b"null": None}
 _MAX_DIGITS = 18  # longer ones are left to the decoder
 ZERO = ord("0")
@@ -51,6 +56,7 @@ _DECODE: dict[type, Callable[[msgspec.Raw], object]] = {
     int: msgspec.json.Decoder(int | None).decode,
     bool: msgspec.json.Decoder(bool | None).decode,
 }
+_PROMPTS = msgspec.json.Decoder(list[msgspec.Raw])
 _OPTIONS = msgspec.json.Decoder(dict[str, msgspec.Raw] | None)
 _USAGE = msgspec.Raw(b'{"include_usage":true}')
 
@@ -101,6 +107,8 @@ class Ask:
             for name in WITHHELD & members.keys():
                 del members[name]
         limits = _LIMITS[self.dialect]
+        if len(limits) > 1 and self.limit is not None and limits[0] in members and limits[1] in members:
+            members[limits[0]] = members[limits[1]] = _raw(self.limit)  # engines differ in which of the two they obey
         if max_output is not None and self.max_output is None and limits:
             members[limits[-1]] = _raw(max_output)
         if engine is not self.dialect:
@@ -127,6 +135,9 @@ def read_ask(body: bytes, dialect: Dialect) -> Ask:
         members = _members(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise Refusal(400, "invalid_json", "The body is not a JSON object.") from None
+    written = "".join(members)
+    if not (written.isascii() and written.islower()):
+        _refuse_folded(members)
     model = _member(members, "model", str)
     if not model:
         raise _bad("model", "a model's name")
@@ -143,6 +154,8 @@ def read_ask(body: bytes, dialect: Dialect) -> Ask:
         choices = _member(members, "n", int) or 1
         if not 1 <= choices <= MAX_CHOICES:
             raise _bad("n", f"a number from 1 to {MAX_CHOICES}")
+    if dialect is Dialect.COMPLETIONS:
+        choices = max(choices, _member(members, "best_of", int) or 1) * _prompts(members["prompt"])
     options: dict[str, msgspec.Raw] = {}
     if "stream_options" in members:
         try:
@@ -160,6 +173,19 @@ def read_ask(body: bytes, dialect: Dialect) -> Ask:
         members,
         limit,
     )
+
+
+def _refuse_folded(members: dict[str, msgspec.Raw]) -> None:
+    for name in members:
+        if name.casefold() in _FOLDED and name not in _FOLDED:
+            raise Refusal(400, "invalid_request", f"A member must be written {name.casefold()!r}.")
+
+
+def _prompts(raw: msgspec.Raw) -> int:
+    """How many prompts a member is: a list of texts, or of lists of token ids, is answered one by one."""
+    if memoryview(raw)[0] != _LIST or bytes(memoryview(raw)[1:]).lstrip()[:1] not in (b'"', b"["):
+        return 1
+    return len(_PROMPTS.decode(raw))
 
 
 def _opened(raw: msgspec.Raw) -> bytes:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from setpoint.gateway.plane import Plane
 
 MAX_KEY = 2**60 - 1
+MAX_DIGITS = 12  # of a time in milliseconds
 _log = logging.getLogger(__name__)
 
 
@@ -50,7 +51,7 @@ class Exchange:
 
     __slots__ = (
         "_claim", "_client", "_fields", "_lease", "_number", "_plane", "_request", "_reservation", "_snapshot",
-        "account", "id",
+        "_spoke_s", "account", "id",
     )  # fmt: skip
 
     def __init__(self, plane: "Plane", client: ServerConnection, request: Request) -> None:
@@ -65,6 +66,7 @@ class Exchange:
         self._lease: Lease | None = None
         self._reservation: Reservation | None = None
         self._claim: Claim | None = None
+        self._spoke_s = 0.0
         self.account = Account(self.id, request, self._snapshot.digest)
 
     @property
@@ -244,7 +246,7 @@ class Exchange:
         text = self._request.fields.get("x-setpoint-timeout-ms")
         if text is None:
             return None
-        if not (text.isascii() and text.isdigit()):
+        if not (text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS):
             raise Refusal(400, "invalid_request", "The field x-setpoint-timeout-ms must be a number of milliseconds.")
         return self._request.received_s + int(text) / 1000
 
@@ -267,7 +269,8 @@ class Exchange:
         except Refusal:
             lease.release()
             raise
-        payload = replica.request(PATHS[engine], body, self.id, self._request.fields)
+        spans = self._snapshot.config.telemetry
+        payload = replica.request(PATHS[engine], body, self.id, self._request.fields, spans=spans)
         self._plane.journal.write(self.account.opened())
         connection: Connection | None = None
         fresh = False
@@ -311,6 +314,9 @@ class Exchange:
         relay = self.relay
         if relay is not None and self._lease is not None and relay.first_token_s is not None:
             self._lease.prefilled()
+            if relay.last_s > self._spoke_s:
+                self._spoke_s = relay.last_s
+                self._lease.replica.spoke()
 
     def _tell(self, refusal: Refusal) -> None:
         """The client hears why, as far as it has heard nothing else."""

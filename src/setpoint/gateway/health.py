@@ -74,7 +74,7 @@ class Watch:
 
     async def ask(self, replica: Replica) -> None:
         """One canary, and what it means."""
-        health = self._model.health
+        health, began_us = self._model.health, now_us()
         limit = health.canary_timeout
         dialect = next(
             (DIALECTS[d] for d in self._model.dialects if DIALECTS[d] is not Dialect.RESPONSES), Dialect.CHAT
@@ -95,6 +95,8 @@ class Watch:
                 self._loading(replica)  # nobody uses it and it has no capacity: it is not ready yet
         elif replica.state in (LOADING, 0) and not replica.row[LAST_OK_US] and exchange.status is None:
             self._loading(replica)  # it never answered: an engine that starts does not listen yet
+        elif exchange.outcome is Outcome.TIMEOUT and replica.row[LAST_OK_US] >= began_us:
+            pass  # it sent tokens to others meanwhile: the canary stands in its queue
         else:
             replica.failed()
             if replica.row[FAILURES] >= health.failures:

@@ -158,7 +158,7 @@ class Live(Collector):
     def collect(self) -> Iterator[Metric]:
         """The gauges."""
         for name, cell, scale, text in (
-            ("event_loop_lag_seconds", plane.LAG_US, 1e-6, "How late the worker's event loop last was."),
+            ("event_loop_lag_seconds", plane.LAG_US, 1e-6, "How late the worker's event loop was, fading."),
             ("connections", plane.CONNECTIONS, 1, "Open client connections."),
             ("in_flight", plane.EXCHANGES, 1, "Requests under way."),
             ("buffered_bytes", plane.BUFFERED, 1, "Request bodies being read."),

@@ -19,6 +19,7 @@ from setpoint.gateway.shared import SharedTable
 from setpoint.gateway.snapshot import Snapshot, take_snapshot
 
 SWEEP_S = 0.1
+LAG_FADES = 0.995  # a sweep: half of a stall is still to be seen after 14 s, about the time between two scrapes
 # cells of a worker's row
 LAG_US, CONNECTIONS, EXCHANGES, QUEUE_INTERACTIVE, QUEUE_BATCH, BUFFERED, REFUSED = range(7)
 
@@ -140,7 +141,7 @@ class Plane:
             due = time.monotonic() + SWEEP_S
             await asyncio.sleep(SWEEP_S)
             now = time.monotonic()
-            self._row[LAG_US] = int(max(0.0, now - due) * 1e6)
+            self._row[LAG_US] = max(int(max(0.0, now - due) * 1e6), int(self._row[LAG_US] * LAG_FADES))
             self._row[CONNECTIONS], self._row[EXCHANGES] = len(self.connections), len(self.exchanges)
             self._row[BUFFERED] = self.buffered
             for connection in tuple(self.connections):

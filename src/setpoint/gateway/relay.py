@@ -261,7 +261,13 @@ class Relay:
             self.refusal = refusal
             mendable = judgement.outcome in self._repair
             self.retryable = mendable or judgement.outcome in (Outcome.ERROR, Outcome.TRUNCATED, Outcome.MALFORMED)
-        self.healthy = judgement.outcome is Outcome.EMPTY
+        self.healthy = self._by_the_model(judgement)
+
+    def _by_the_model(self, judgement: Judgement) -> bool:
+        """Whether the answer is none by what the model said, and its engine has done all that an engine should."""
+        seen = judgement.observed
+        unusable = judgement.outcome is Outcome.MALFORMED and seen.malformed is None and seen.finish_reason is not None
+        return judgement.outcome is Outcome.EMPTY or (unusable and not seen.open_blocks)
 
     def _finish(self, end: bytes) -> bool:
         """Passes the end of a stream on; False when the client's dialect has no words for it."""
@@ -301,7 +307,7 @@ class Relay:
         if fits:
             self.refusal = fault(judgement)
             self.retryable = judgement.outcome is not Outcome.EMPTY or Outcome.EMPTY in self._repair
-            self.healthy = judgement.outcome is Outcome.EMPTY
+            self.healthy = self._by_the_model(judgement)
         else:
             self.judgement = Judgement(Outcome.MALFORMED, "not the kind of answer asked for", self.reader.seen)
             self.refusal = fault(self.judgement)

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import re
 import time
 from hashlib import blake2b
 from pathlib import Path
@@ -12,6 +11,7 @@ from setpoint.client.connection import Connection
 from setpoint.client.limits import PoolLimits
 from setpoint.client.pool import Pool
 from setpoint.clock import MonotonicClock
+from setpoint.gateway import trace_context
 from setpoint.gateway.config import Health
 from setpoint.gateway.config import Replica as ReplicaConfig
 from setpoint.gateway.kv_events import KvEvents
@@ -33,8 +33,7 @@ HELD_FOR = (LOADING, STOPPED)  # requests wait for a replica that loads, or that
 KEPT = PoolLimits(max_idle=512, idle_s=60.0)  # a request on one that the engine closed meanwhile is sent anew
 STALE_US = 30_000_000  # the engine's own load was last seen
 _PASSED_ON = ("anthropic-version", "anthropic-beta", "idempotency-key")
-_ALL_PASSED = frozenset({*_PASSED_ON, "traceparent"})
-_TRACE = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}\Z")
+_ALL_PASSED = trace_context.FIELDS.union(_PASSED_ON)
 
 
 def now_us() -> int:
@@ -165,6 +164,10 @@ class Replica:
         self.row[STATE] = UP
         self.succeeded()
 
+    def spoke(self) -> None:
+        """It sends tokens: alive, however long its answers take."""
+        self.row[LAST_OK_US] = now_us()
+
     def succeeded(self) -> None:
         """It answered a request; one that was under way when its engine was stopped does not bring it back."""
         row = self.row
@@ -214,24 +217,24 @@ class Replica:
         async with asyncio.timeout(limit_s):
             return await self.pool.connect()
 
-    def request(self, path: str, body: bytes, request_id: str, fields: dict[str, str]) -> bytes:
-        """The bytes of a request. Of the client's fields only those pass that tell nothing about who it is."""
+    def request(self, path: str, body: bytes, exchange: str, fields: dict[str, str], *, spans: bool) -> bytes:
+        """The bytes of a request. Of the client's fields only those pass that tell nothing about who it is.
+
+        Args:
+            path: At the engine.
+            body: The document.
+            exchange: Id of the exchange.
+            fields: The client's header fields.
+            spans: Whether the exchange becomes a span, which the engine's own then stands below.
+        """
         passed = b""
-        if not _ALL_PASSED.isdisjoint(fields):
+        if spans or not _ALL_PASSED.isdisjoint(fields):
             texts = [f"{name}: {fields[name]}\r\n" for name in _PASSED_ON if name in fields]
-            trace = traceparent(fields)
-            if trace is not None:
-                texts.append(f"traceparent: {trace}\r\n")
+            texts.append(trace_context.passed_on(fields, exchange if spans else None))
             passed = "".join(texts).encode("latin-1")
         own = self._heads.get(path)
         if own is None:
             own = f"POST {self.address.prefix}{path} HTTP/1.1\r\n{self._own_fields}".encode("latin-1")
             self._heads[path] = own
-        last = f"x-request-id: {request_id}\r\ncontent-length: {len(body)}\r\n\r\n"
+        last = f"x-request-id: {exchange}\r\ncontent-length: {len(body)}\r\n\r\n"
         return b"".join((own, passed, last.encode(), body))
-
-
-def traceparent(fields: dict[str, str]) -> str | None:
-    """The W3C trace context of a request, if it is one."""
-    trace = fields.get("traceparent")
-    return trace if trace is not None and _TRACE.match(trace) else None

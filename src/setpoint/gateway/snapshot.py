@@ -108,10 +108,10 @@ class Snapshot:
     auth: Authenticator
     routes: dict[str, Route]
     names: dict[str, str] = field(default_factory=dict)
-    _orders: dict[str, list[Route]] = field(init=False, default_factory=dict)
+    _orders: dict[tuple[str, frozenset[str] | None], list[Route]] = field(init=False, default_factory=dict)
 
     def resolve(self, name: str, identity: Identity) -> list[Route]:
-        """The models to try for a name, in order.
+        """The models to try for a name, in order: what the name stands for, then the fallbacks that the caller may use.
 
         Raises:
             Refusal: 404, also for a model that the caller may not use.
@@ -119,7 +119,7 @@ class Snapshot:
         model_name = self.names.get(name)
         if model_name is None or not may_use(identity, model_name):
             raise unknown_model()
-        order = self._orders.get(model_name)
+        order = self._orders.get((model_name, identity.models))
         if order is not None:
             return order
         model = self.config.models[model_name]
@@ -127,9 +127,10 @@ class Snapshot:
         if model.split:
             first = random.choices(list(model.split), list(model.split.values()))[0]
         others = (*self.config.models[first].fallbacks, *(model.fallbacks if model.split else ()))
-        order = [self.routes[n] for n in dict.fromkeys((first, *others)) if n in self.routes]
+        allowed = (name for name in others if may_use(identity, name))
+        order = [self.routes[n] for n in dict.fromkeys((first, *allowed)) if n in self.routes]
         if not model.split:
-            self._orders[model_name] = order
+            self._orders[model_name, identity.models] = order
         return order
 
     def visible(self, identity: Identity) -> list[str]:

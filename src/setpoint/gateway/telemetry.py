@@ -1,7 +1,7 @@
 """OpenTelemetry spans under the semantic conventions for generative AI: one an exchange, made of its journal line.
 
 The data path knows nothing of them: the supervisor makes them once an exchange is on record. A client's W3C context is
-their parent, and is passed on to the engine too.
+their parent; the engine was told the ids of the span to come, so that its own stand below (see ``trace_context``).
 """
 
 from typing import TYPE_CHECKING
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from setpoint.errors import UsageError
 from setpoint.gateway.config import Replica
 from setpoint.gateway.journal import Ended
+from setpoint.gateway.trace_context import span_id, trace_id
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -41,10 +42,25 @@ class Spans:
             from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
             from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
             from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
+            from opentelemetry.sdk.trace.id_generator import IdGenerator  # noqa: PLC0415
         except ImportError:
             raise UsageError("telemetry needs OpenTelemetry.", fix="Install setpoint[telemetry].") from None
+
+        class OfExchange(IdGenerator):
+            """The ids of the span that is made at the moment."""
+
+            exchange = "0"
+
+            def generate_span_id(self) -> int:
+                return span_id(self.exchange)
+
+            def generate_trace_id(self) -> int:
+                return trace_id(self.exchange)
+
         self._trace = trace
-        self._provider = TracerProvider(resource=Resource.create({"service.name": "setpoint-gateway"}))
+        self._ids = OfExchange()
+        resource = Resource.create({"service.name": "setpoint-gateway"})
+        self._provider = TracerProvider(resource=resource, id_generator=self._ids)
         self._provider.add_span_processor(processor or BatchSpanProcessor(OTLPSpanExporter()))
         self._tracer = self._provider.get_tracer("setpoint.gateway")
 
@@ -53,6 +69,7 @@ class Spans:
         if not line.model:
             return
         begin, operation = int(line.time * NS), OPERATIONS.get(line.dialect, "chat")
+        self._ids.exchange = line.id
         span = self._tracer.start_span(
             f"{operation} {line.model}",
             context=self._parent(line.trace),
