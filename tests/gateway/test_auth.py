@@ -154,7 +154,7 @@ def test_a_fault_of_the_gateways_own_says_nothing_of_the_request(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def broken(_: bytes, parts: tuple[bytes, ...], *, marked: bool) -> list[int]:  # noqa: ARG001 - chain's shape
+    def broken(_: bytes, parts: tuple[bytes, ...], *, marked: bool) -> list[int]:
         raise ValueError(parts)
 
     monkeypatch.setattr("setpoint.gateway.exchange.chain", broken)
