@@ -54,10 +54,10 @@ class Serving(Client):
         client, admin = (part.rpartition(":")[2].split(",")[0].strip() for part in line.split("administration"))
         self.port, self.admin = int(client), Client(int(admin))
 
-    def ready(self) -> Any:
+    def ready(self, seconds: float = 30.0) -> Any:
         """Waits for every engine that starts at once; what ``serve --json`` answers."""
         self.listening()
-        return until(self._answer, 30)
+        return until(self._answer, seconds)
 
     def _answer(self) -> Any:
         with contextlib.suppress(json.JSONDecodeError):
@@ -85,7 +85,9 @@ def _engine(process: psutil.Process) -> bool:
         words = set(process.cmdline())
     except psutil.NoSuchProcess:
         return False
-    engines = {"setpoint.testing.fake_engine", "setpoint.engines.llamacpp_server"}
+    engines = {
+        "setpoint.testing.fake_engine", "setpoint.engines.llamacpp_server", "vllm.entrypoints.openai.api_server",
+    }  # fmt: skip
     return bool(words & engines) and "setpoint.engines.guard" not in words
 
 

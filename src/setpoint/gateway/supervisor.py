@@ -33,7 +33,7 @@ from setpoint.gateway.ledger import Ledger
 from setpoint.gateway.limits import DAY, DAY_S, DAY_USED
 from setpoint.gateway.metrics import Live, Metrics
 from setpoint.gateway.reading import load_config
-from setpoint.gateway.replica import STATE_NAMES, Replica
+from setpoint.gateway.replica import KV_TOKENS, STATE_NAMES, Replica
 from setpoint.gateway.shared import SharedTable
 from setpoint.gateway.snapshot import Snapshot, take_snapshot
 from setpoint.gateway.telemetry import Spans
@@ -297,6 +297,7 @@ class Supervisor:
                     "in_flight": one.in_flight,
                     "max_in_flight": one.config.max_in_flight,
                     "queued_tokens": one.queued_tokens,
+                    "kv_tokens": min(one.config.kv_tokens, one.row[KV_TOKENS] or one.config.kv_tokens),
                     "ejected_for_s": one.ejected_for_s,
                 }
                 for model, replicas in self._replicas().items()
