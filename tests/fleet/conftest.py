@@ -16,6 +16,7 @@ import yaml
 from tests.gateway.conftest import Client, until
 
 SOURCE = str(Path(__file__).parents[2] / "src")
+VLLM_SERVE = f"{SOURCE}/setpoint/engines/vllm_serve.py"
 
 
 def deployment_of(folder: Path, *, model: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
@@ -85,9 +86,7 @@ def _engine(process: psutil.Process) -> bool:
         words = set(process.cmdline())
     except psutil.NoSuchProcess:
         return False
-    engines = {
-        "setpoint.testing.fake_engine", "setpoint.engines.llamacpp_server", "vllm.entrypoints.openai.api_server",
-    }  # fmt: skip
+    engines = {"setpoint.testing.fake_engine", "setpoint.engines.llamacpp_server", VLLM_SERVE}
     return bool(words & engines) and "setpoint.engines.guard" not in words
 
 

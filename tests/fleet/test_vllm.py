@@ -70,7 +70,7 @@ def prompt(word: str, sentences: int = 90) -> str:
 def events(answer: Answer) -> list[Any]:
     """The JSON of a stream."""
     assert answer.status == 200, answer.body
-    return [json.loads(one.data) for one in SSEReader().feed(answer.body) if one.data != "[DONE]"]
+    return [json.loads(one.payload) for one in SSEReader().feed(answer.body) if one.payload != b"[DONE]"]
 
 
 def test_both_dialects_are_answered_and_accounted(serve: Serving) -> None:

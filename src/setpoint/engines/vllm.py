@@ -53,11 +53,11 @@ def version() -> str | None:
 
 
 def launch(plan: Plan) -> Launch:
-    """The OpenAI server module: ``vllm serve`` fails where the distribution has another name."""
+    """``vllm serve``, by way of ``vllm_serve``."""
     python = python_of("vllm")
     if python is None:
         raise EngineError("vLLM is not installed.", fix=VLLM.missing)
-    argv = [str(python), "-m", "vllm.entrypoints.openai.api_server", "--model", str(plan.model)]
+    argv = [str(python), "-P", str(Path(__file__).with_name("vllm_serve.py")), "serve", str(plan.model)]
     argv += ["--served-model-name", plan.served_name, "--host", "127.0.0.1", "--port", str(plan.port)]
     argv += ["--enable-prompt-tokens-details"]
     for name, value in plan.flags.items():

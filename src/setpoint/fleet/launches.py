@@ -123,11 +123,12 @@ def _launch(
     served, state = deployment.models[name], Path(deployment.state).absolute()
     flags = {**engine.default_flags(), **share.flags, **served.flags}
     mark = name.replace("/", "-").replace(":", "-")
-    told = [engine.name, engine.version() or "", found.name, str(found.path), found.pins, flags, dict(share.env)]
+    amounts = {variable: len(listed.split(",")) for variable, listed in share.env.items()}  # alike on other cores, too
+    told = [engine.name, engine.version() or "", found.name, str(found.path), found.pins, flags, amounts]
     events = None
     if served.kv_events and engine.kv_events is not None:
         told.append("kv_events")  # where they are told is nothing in which replicas differ
-        events = _events(state, f"{mark}-r{number}")
+        events = _events(state, f"{name}/r{number}")
         flags = {**flags, **engine.kv_events(events.endpoint, events.replay or "")}
     return EngineLaunch(
         model=name,
