@@ -5,7 +5,6 @@ One engine for the whole file, in the order of its tests: it takes most of a min
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -133,24 +132,25 @@ def test_events_tell_of_evictions(serve: Serving) -> None:
     until(lambda: found(serve, serve, text) == (384, 384), 60)
 
 
-def cores(serve: Serving) -> list[psutil.Process]:
-    """The processes that compute; vLLM gives them names of their own."""
-    return [one for one in serve.family() if re.match(r"VLLM::EngineCor", one.name())]
+def processes(serve: Serving) -> dict[str, psutil.Process]:
+    """The engine's: its server, and those that compute, which vLLM gives names of their own."""
+    (server,) = serve.engines()
+    below = server.children(recursive=True)
+    named = {kind: [one for one in below if one.name().startswith(f"VLLM::{kind}")] for kind in ("EngineCor", "Worker")}
+    return {"server": server} | {kind: one for kind, (one,) in named.items()}
 
 
-@pytest.mark.parametrize("which", ["server", "core"])
+@pytest.mark.parametrize("which", ["server", "EngineCor", "Worker"])
 def test_a_killed_process_is_told_and_the_engine_started_again(serve: Serving, which: str) -> None:
-    """The core is another process than the server; its death ends the server, with exit code 0."""
-    (server,), (core,) = serve.engines(), cores(serve)
-    before = serve.family()
+    """The death of a process that computes ends the server, with exit code 0."""
+    before = processes(serve)
     serve.said.clear()
-    (server if which == "server" else core).kill()
+    before[which].kill()
     serve.hears("killed by signal 9" if which == "server" else "the process that computes (EngineCore) has died")
     serve.hears("is down; restart")
     until(lambda: serve.states() == ["up"], LOAD_S)
-    assert not [one for one in before if one in (server, core) and one.is_running()]
-    (again,) = serve.engines()
-    assert again.pid != server.pid
+    assert not [one for one in before.values() if one.is_running()]
+    assert processes(serve)["server"].pid != before["server"].pid
     text = prompt("Alpha")
     assert found(serve, serve, text)[1] == 0  # its cache is another
     until(lambda: found(serve, serve, text) == (384, 384), 60)
@@ -158,7 +158,7 @@ def test_a_killed_process_is_told_and_the_engine_started_again(serve: Serving, w
 
 def test_ctrl_c_leaves_no_process(serve: Serving) -> None:
     family = serve.family()
-    assert len(cores(serve)) == 1
+    assert len(processes(serve)) == 3
     serve.process.send_signal(signal.SIGINT)
     assert serve.process.wait(60) == 0
     all_gone(family)

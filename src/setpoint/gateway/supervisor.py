@@ -83,6 +83,7 @@ class Supervisor:
             if entry != journals:
                 shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
         journals.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._folder.chmod(0o700)  # sockets in it ask for no key
         secret_of(self._state)
         self._workers = config.workers or len(os.sched_getaffinity(0))
         self._table = SharedTable(self._folder / "table", self._workers, -1)
