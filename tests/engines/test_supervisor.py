@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -112,12 +113,13 @@ def test_the_death_of_a_running_engine_is_noticed(tmp_path: Path) -> None:
         assert "killed by signal 9" in str(running.death())
 
 
-def test_helpers_of_an_engine_end_with_it(tmp_path: Path) -> None:
-    """An engine whose helper ignores SIGTERM: the group is killed after its grace."""
+@pytest.mark.parametrize("own_session", [False, True])
+def test_helpers_of_an_engine_end_with_it(tmp_path: Path, own_session: bool) -> None:
+    """A helper that ignores SIGTERM is killed after its engine's grace, in the engine's group or in one of its own."""
     helper = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
     code = f"""
 import subprocess, sys, runpy
-child = subprocess.Popen([sys.executable, '-c', {helper!r}])
+child = subprocess.Popen([sys.executable, '-c', {helper!r}], start_new_session={own_session})
 print('helper', child.pid, flush=True)
 sys.argv = ['fake', '--port', PORT, '--script', SCRIPT]
 runpy.run_module('setpoint.testing.fake_engine', run_name='__main__')
@@ -135,6 +137,21 @@ runpy.run_module('setpoint.testing.fake_engine', run_name='__main__')
         main_pid = running.pid
     assert gone(helper_pid)
     assert gone(main_pid)
+
+
+def test_helpers_that_outlive_a_killed_engine_are_reaped(tmp_path: Path) -> None:
+    """Nothing of them is left, not even a zombie for process 1."""
+    code = "import os, subprocess; print(subprocess.Popen(['sleep', '600']).pid, flush=True); os.kill(os.getpid(), 9)"
+    with pytest.raises(EngineError, match="killed by signal 9"):
+        begin(python(code), tmp_path)
+    assert not psutil.pid_exists(int((tmp_path / "engine.log").read_text(encoding="utf-8")))
+
+
+def test_lines_that_say_nothing_about_a_death_are_not_shown(tmp_path: Path) -> None:
+    engine = replace(python("print('the reason'); print('leaked 1'); print('leaked 2'); exit(3)"), noise=r"^leaked \d")
+    with pytest.raises(EngineError, match="the reason") as caught:
+        begin(engine, tmp_path)
+    assert "leaked" not in str(caught.value)
 
 
 def test_no_orphan_when_the_parent_is_killed(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import yaml
 from tests.gateway.conftest import Client, until
 
 SOURCE = str(Path(__file__).parents[2] / "src")
+VLLM_SERVE = f"{SOURCE}/setpoint/engines/vllm_serve.py"
 
 
 def deployment_of(folder: Path, *, model: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
@@ -54,10 +55,10 @@ class Serving(Client):
         client, admin = (part.rpartition(":")[2].split(",")[0].strip() for part in line.split("administration"))
         self.port, self.admin = int(client), Client(int(admin))
 
-    def ready(self) -> Any:
+    def ready(self, seconds: float = 30.0) -> Any:
         """Waits for every engine that starts at once; what ``serve --json`` answers."""
         self.listening()
-        return until(self._answer, 30)
+        return until(self._answer, seconds)
 
     def _answer(self) -> Any:
         with contextlib.suppress(json.JSONDecodeError):
@@ -85,7 +86,7 @@ def _engine(process: psutil.Process) -> bool:
         words = set(process.cmdline())
     except psutil.NoSuchProcess:
         return False
-    engines = {"setpoint.testing.fake_engine", "setpoint.engines.llamacpp_server"}
+    engines = {"setpoint.testing.fake_engine", "setpoint.engines.llamacpp_server", VLLM_SERVE}
     return bool(words & engines) and "setpoint.engines.guard" not in words
 
 

@@ -1,5 +1,6 @@
 """A deployment is used or every mistake in it is explained."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -7,8 +8,9 @@ import pytest
 import yaml
 from tests.fleet.conftest import deployment_of
 
-from setpoint.errors import CardError
+from setpoint.errors import CardError, UsageError
 from setpoint.fleet.deployment import Deployment
+from setpoint.fleet.front import gateway_document
 from setpoint.fleet.launches import launches_of
 from setpoint.fleet.reading import front_of, load_deployment, load_front, parse_deployment
 from setpoint.gateway.config import Gateway
@@ -45,6 +47,19 @@ def changed(path: str, value: Any) -> dict[str, Any]:
         ("models.fake.urls", ["http://h:1"], "models.fake.urls", "nothing with engine fake"),
         ("models.fake.restart_policy", {"condition": "always"}, "models.fake.restart_policy.condition", "on-failure"),
         ("models.fake.start_timeout", "soon", "models.fake.start_timeout", "a duration"),
+        ("models.fake.kv_events", True, "models.fake.kv_events", "an engine that tells of its cache: vllm"),
+        (
+            "models.smollm2-135m-instruct",
+            {"engine": "vllm", "kv_events": True, "flags": {"kv-events-config": "{}"}},
+            "models.smollm2-135m-instruct.flags.kv-events-config",
+            "one of the two",
+        ),
+        (
+            "models.smollm2-135m-instruct",
+            {"engine": "vllm", "kv_events": True, "flags": {"data-parallel-size": 2}},
+            "models.smollm2-135m-instruct.kv_events",
+            "replicas instead",
+        ),
         ("models.other", {"engine": "remote"}, "models.other.urls", "the base URLs"),
         ("models.other", {"engine": "remote", "urls": ["ftp://x"]}, "models.other.urls[0]", "an HTTP address"),
         ("models.other", {"engine": "remote", "urls": ["http://h"], "replicas": 2}, "models.other.replicas", "nothing"),
@@ -112,6 +127,30 @@ def test_replicas_that_are_alike_have_one_configuration_hash() -> None:
     assert other.digest != first.digest
     (again, _) = launches_of(read(changed("models.fake.replicas", 2)))
     assert again.digest == first.digest
+
+
+def vllm_of(state: Path) -> Deployment:
+    """Two replicas whose events are followed."""
+    model = {"engine": "vllm", "replicas": 2, "kv_events": True}
+    return read(deployment_of(state, models={"smollm2-135m-instruct": model}))
+
+
+def test_each_replicas_events_have_a_socket_of_their_own() -> None:
+    """The engine is told where to publish and the gateway where to listen; the replicas are alike all the same."""
+    deployment = vllm_of(Path("/srv/one"))
+    launches = launches_of(deployment, fetch=False)
+    replicas = gateway_document(deployment, launches, {})["models"]["smollm2-135m-instruct"]["replicas"]
+    for one, replica in zip(launches, replicas, strict=True):
+        told = json.loads(one.plan.flags["kv-events-config"])
+        events = replica["kv_events"]
+        assert (told["endpoint"], told["replay_endpoint"]) == (events["endpoint"], events["replay"])
+        assert all(address.startswith("ipc:///srv/one/state/run/") for address in events.values())
+    assert len({address for replica in replicas for address in replica["kv_events"].values()}) == 4
+    first, second = launches
+    assert first.digest == second.digest
+    assert launches_of(vllm_of(Path("/srv/two")), fetch=False)[0].digest == first.digest
+    with pytest.raises(UsageError, match="too long a path"):
+        launches_of(vllm_of(Path("/srv") / ("long" * 25)), fetch=False)
 
 
 def test_a_gateways_file_is_told_from_a_deployment(tmp_path: Path) -> None:

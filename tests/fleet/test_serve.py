@@ -59,6 +59,7 @@ def test_replicas_behind_one_address_held_while_they_load(tmp_path: Path) -> Non
         assert serve.chat(model="nothing").status == 404
         file = (tmp_path / "state" / "gateway.yaml").read_text()
         assert "kv_tokens: 4096" in file
+        assert (tmp_path / "state" / "run").stat().st_mode & 0o077 == 0
         family = serve.family()
         serve.process.send_signal(signal.SIGINT)
         assert serve.process.wait(20) == 0

@@ -1,6 +1,6 @@
 """What an engine's KV cache events tell of its prefix cache, from a real ZMQ publisher in vLLM's wire format.
 
-Not run against vLLM on a GPU.
+vLLM itself is asked in tests/fleet/test_vllm.py.
 """
 
 import asyncio
@@ -117,6 +117,24 @@ def test_an_engine_that_does_not_tell_salts_apart_is_not_believed_about_salted_p
     index = index_of(old)
     assert index.cached_tokens(ids(PROMPT), "acme") is None
     assert index.cached_tokens(ids(PROMPT), None) == 20
+
+
+def test_blocks_of_a_group_with_a_window_are_passed_over_and_no_error() -> None:
+    """vLLM names only those that the window keeps, beside the tokens of all of them."""
+    window = stored(PROMPT, 7, block_hashes=[7, 8], group_idx=1)
+    index = index_of(stored(PROMPT, 1), window)
+    assert index.cached_tokens(ids(PROMPT), None) == 20
+
+
+def test_an_unfinished_last_block_leaves_the_size_of_blocks_as_it_is() -> None:
+    half = stored(PROMPT, 9, parent=5, block_hashes=[9], token_ids=PROMPT[20:22], block_size=2)
+    index = index_of(stored(PROMPT, 1), half)
+    assert index.cached_tokens(ids([*PROMPT, 0]), None) == 20
+    index.clear(complete=True)
+    index.apply(
+        msgspec.msgpack.encode([1.0, [stored(PROMPT, 9, block_hashes=[9], token_ids=PROMPT[:2], block_size=2)]])
+    )
+    assert index.cached_tokens(ids(PROMPT), None) == 2  # an engine that began again may have another size
 
 
 @pytest.mark.parametrize("other", [{"medium": "CPU"}, {"lora_id": 3}, {"group_idx": 1}])

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from tests.gateway.conftest import HELLO, Client, Whole, config_of, read_all, until, whole
 from tests.gateway.test_ledger import ended
+from tests.gateway.upstream import chunked, upstream
 
 from setpoint.cli import run
 from setpoint.errors import UsageError
@@ -197,6 +198,23 @@ def test_an_engine_that_sends_tokens_is_alive_though_no_canary_gets_through(stat
                 time.sleep(0.05)
             assert b"[DONE]" in b"".join(got)
             assert states == {("up", 0.0)}
+
+
+@pytest.mark.parametrize("canary", [0, 0.1], ids=["none", "unanswered"])
+def test_an_engines_own_figures_are_read_whatever_its_canaries_do(state: Path, tmp_path: Path, canary: float) -> None:
+    def answer(sock: socket.socket, request: bytes) -> bool:
+        if request.startswith(b"GET /metrics "):
+            sock.sendall(
+                chunked(b'vllm:cache_config_info{block_size="16",num_gpu_blocks="1000"} 1.0\n', kind="text/plain")
+            )
+            return False
+        return sock.recv(1) != b""
+
+    with upstream(answer) as engine:
+        config = config_of(state, engine.url, workers=1, model={"health": {"canary": canary, "canary_timeout": 60}})
+        config["models"]["fake"]["replicas"][0]["metrics_url"] = f"{engine.url}/metrics"
+        with whole(tmp_path / "gateway.yaml", config) as gateway:
+            until(lambda: gateway.status()["replicas"][0]["kv_tokens"] == 16_000)
 
 
 def test_administration_needs_an_admins_key(state: Path, tmp_path: Path) -> None:

@@ -90,6 +90,9 @@ class Engine:
         threads: Flag that sets its compute threads; None when it has none.
         cores: Variable that binds its compute threads to cores; None when it has none.
         accelerators: GPUs that one replica takes under these flags, where it computes on GPUs.
+        kv_events: Flags with which it tells what its prefix cache holds, at ZMQ addresses of its events and of their
+            replay; None when it cannot.
+        noise: Regular expression of log lines that say nothing about a death; None shows all.
     """
 
     name: str
@@ -105,6 +108,8 @@ class Engine:
     threads: str | None = None
     cores: str | None = None
     accelerators: Callable[[Flags], int] = lambda _: 0
+    kv_events: Callable[[str, str], Flags] | None = None
+    noise: str | None = None
 
 
 def whole(flags: Flags, name: str) -> int | None:

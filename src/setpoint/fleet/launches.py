@@ -1,5 +1,6 @@
 """From a deployment to its processes: one launch a replica, with all that is known before anything starts."""
 
+import os
 import secrets
 import shlex
 from collections.abc import Callable, Mapping
@@ -14,11 +15,13 @@ from setpoint.engines.provision import expected_path, provide
 from setpoint.engines.registry import engine_named
 from setpoint.engines.store import Model
 from setpoint.engines.supervisor import free_port
+from setpoint.errors import UsageError
 from setpoint.fleet.assignment import Share, share_out, usable_cores, visible_gpus
 from setpoint.fleet.deployment import Deployment, ServedModel
-from setpoint.gateway.config import DIALECTS
+from setpoint.gateway.config import DIALECTS, KvEvents
 from setpoint.records.target import Dialect
 
+MAX_SOCKET_PATH = 107  # bytes, sun_path of unix(7)
 KEY = "$SETPOINT_ENGINE_KEY"  # stands for the random key where a command is shown
 
 
@@ -37,6 +40,7 @@ class EngineLaunch:
         log: File of its output.
         dialect: In which its readiness is asked.
         digest: Hash of engine, version, model, flags and environment; equal for replicas that are alike.
+        kv_events: Where it tells what its prefix cache holds; None where it was not asked to.
     """
 
     model: str
@@ -49,6 +53,7 @@ class EngineLaunch:
     log: Path
     dialect: Dialect
     digest: str
+    kv_events: KvEvents | None = None
 
     @property
     def key_variable(self) -> str:
@@ -115,10 +120,16 @@ def launches_of(
 def _launch(
     deployment: Deployment, name: str, number: int, engine: Engine, found: Model, port: int, share: Share
 ) -> EngineLaunch:
-    served = deployment.models[name]
+    served, state = deployment.models[name], Path(deployment.state).absolute()
     flags = {**engine.default_flags(), **share.flags, **served.flags}
     mark = name.replace("/", "-").replace(":", "-")
-    told = [engine.name, engine.version() or "", found.name, str(found.path), found.pins, flags, dict(share.env)]
+    amounts = {variable: len(listed.split(",")) for variable, listed in share.env.items()}  # alike on other cores, too
+    told = [engine.name, engine.version() or "", found.name, str(found.path), found.pins, flags, amounts]
+    events = None
+    if served.kv_events and engine.kv_events is not None:
+        told.append("kv_events")  # where they are told is nothing in which replicas differ
+        events = _events(state, f"{name}/r{number}")
+        flags = {**flags, **engine.kv_events(events.endpoint, events.replay or "")}
     return EngineLaunch(
         model=name,
         name=f"r{number}",
@@ -127,10 +138,26 @@ def _launch(
         plan=Plan(found.path, name, port, secrets.token_hex(16), flags),
         env=share.env,
         share=share.words,
-        log=Path(deployment.state).absolute() / "logs" / f"{mark}-r{number}.log",
+        log=state / "logs" / f"{mark}-r{number}.log",
         dialect=DIALECTS[served.spoken[0]],
         digest=sha256(msgspec.json.encode(told)).hexdigest()[:12],
+        kv_events=events,
     )
+
+
+def _events(state: Path, label: str) -> KvEvents:
+    """Sockets in a folder that is ours alone: events hold the prompts, and who listens needs no key.
+
+    Raises:
+        UsageError: the folder's path is too long for the address of a socket.
+    """
+    path = str(state / "run" / f"kv-{sha256(label.encode()).hexdigest()[:8]}")
+    if len(os.fsencode(f"{path}.replay")) > MAX_SOCKET_PATH:
+        raise UsageError(
+            f"The state folder {state} has too long a path for the sockets of kv_events.",
+            fix=f"Name one with `state` that is at most {MAX_SOCKET_PATH - 23} bytes long.",
+        )
+    return KvEvents(endpoint=f"ipc://{path}", replay=f"ipc://{path}.replay")
 
 
 def _other_port(taken: set[int]) -> int:

@@ -2,11 +2,13 @@
 
 import os
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
 
 from setpoint.client.address import parse_base_url
+from setpoint.engines.adapter import whole
 from setpoint.engines.environments import has_gpu
 from setpoint.engines.registry import engine_named
 from setpoint.engines.store import EMBEDDED, HUB
@@ -69,6 +71,7 @@ def _mistakes(deployment: Deployment) -> Iterator[Found]:
             yield from _script(name, served)
         else:
             yield from _source(name, served)
+        yield from _events(name, served)
         for port in range(served.port or 0, (served.port or 0) + served.replicas) if served.port else ():
             if port in ports or port in (deployment.listen.port, deployment.admin.port):
                 taken = ports.get(port, "the gateway")
@@ -128,6 +131,24 @@ def _source(name: str, served: ServedModel) -> Iterator[Found]:
         return
     if not Path(source).exists():
         yield field, repr(source), f"a path that exists, hf://org/name, or one of {', '.join(EMBEDDED)}"
+
+
+def _events(name: str, served: ServedModel) -> Iterator[Found]:
+    """What keeps an engine's KV cache events from being followed."""
+    field = ("models", name, "kv_events")
+    if not served.kv_events:
+        return
+    engine = engine_named(served.engine)
+    if engine.kv_events is None:
+        yield field, f"true with engine {engine.name}", "it with an engine that tells of its cache: vllm"
+        return
+    own = set(engine.kv_events("", "")) & set(served.flags)
+    for flag in sorted(own):
+        yield ("models", name, "flags", flag), "it beside kv_events", "one of the two"
+    if (whole(served.flags, "data-parallel-size") or 1) > 1:
+        yield field, "true with several data-parallel ranks", "replicas instead: each rank has events of its own"
+    if find_spec("zmq") is None:
+        yield field, "it without pyzmq", "pyzmq to be installed: setpoint[gateway]"
 
 
 def _gpus(deployment: Deployment) -> Iterator[Found]:

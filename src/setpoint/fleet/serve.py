@@ -210,7 +210,7 @@ class Fleet:
 
 _OF_ENGINES = {
     "model", "engine", "flags", "replicas", "min_replicas", "idle_stop", "port", "start_timeout", "load_time",
-    "restart_policy", "max_in_flight", "kv_tokens", "urls", "api_key_env",
+    "restart_policy", "max_in_flight", "kv_tokens", "kv_events", "urls", "api_key_env",
 }  # fmt: skip
 
 

@@ -28,6 +28,7 @@ from setpoint.records.exchange import Outcome
 from setpoint.records.target import Dialect, Target
 
 SOON_S = 1.0  # how often a replica that is not up is asked
+LOAD_S = 10.0  # how often an engine's own figures are read; well below replica.STALE_US
 
 
 class Watch:
@@ -48,14 +49,16 @@ class Watch:
         self._replicas = replicas
         self._demand = demand
         self._managed = managed
+        self._asked: set[str] = set()  # replicas that a canary is under way at
 
     async def run(self) -> None:
         """Until cancelled."""
-        if not self._model.health.canary:
-            return
         async with asyncio.TaskGroup() as group:
             for replica in self._replicas:
-                group.create_task(self._watch(replica))
+                if self._model.health.canary:
+                    group.create_task(self._watch(replica))
+                if replica.config.metrics_url is not None:
+                    group.create_task(self._follow_load(replica))
 
     async def _watch(self, replica: Replica) -> None:
         interval = self._model.health.canary
@@ -65,8 +68,6 @@ class Watch:
                 pass
             elif replica.state != UP or replica.row[FAILURES] or since_us >= interval * 1e6:
                 await self.ask(replica)
-            if replica.config.metrics_url is not None:
-                await self._read_load(replica)
             await asyncio.sleep(interval if replica.state == UP else min(interval, SOON_S))
 
     def _silent(self, replica: Replica) -> bool:
@@ -82,7 +83,11 @@ class Watch:
         target = Target(replica.config.url, dialect, replica.model, replica.api_key, ca_file=replica.config.ca_file)
         client = Client(target, timeouts=PhaseTimeouts(min(limit, 5.0), limit, limit, limit))
         body = Asked(dialect, replica.model, stream=False).body([{"role": "user", "content": "Say one word."}], 1)
-        exchange, _ = await client.exchange(body, Planned(0, 0, 0, time.monotonic(), 4, 1, warmup=True))
+        self._asked.add(replica.name)
+        try:
+            exchange, _ = await client.exchange(body, Planned(0, 0, 0, time.monotonic(), 4, 1, warmup=True))
+        finally:
+            self._asked.discard(replica.name)
         await client.close()
         if self._silent(replica):
             return  # its engine was ended or started again meanwhile
@@ -107,6 +112,13 @@ class Watch:
         if not any(other.available() for other in self._replicas):
             self._demand.loading()
 
+    async def _follow_load(self, replica: Replica) -> None:
+        """Reads it whatever canaries do: one that waits for its answer is when the load matters."""
+        while True:
+            if not self._silent(replica):
+                await self._read_load(replica)
+            await asyncio.sleep(LOAD_S if replica.state == UP else SOON_S)
+
     async def _read_load(self, replica: Replica) -> None:
         """What the engine says that it has to do, ours included."""
         assert replica.config.metrics_url is not None
@@ -120,7 +132,8 @@ class Watch:
             return
         if response.status != 200:
             return
-        replica.row[OUTSIDE_LOAD] = max(0, _requests(response.body) - replica.row.held(IN_FLIGHT))
+        ours = replica.row.held(IN_FLIGHT) + (replica.name in self._asked)
+        replica.row[OUTSIDE_LOAD] = max(0, _requests(response.body) - ours)
         replica.row[OUTSIDE_AT_US] = now_us()
         capacity = cache_tokens(response.body)
         if capacity:

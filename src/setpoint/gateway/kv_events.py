@@ -4,7 +4,7 @@ Events come over PUB/SUB, which may lose some, each batch with a number that cou
 engine's replay address; where that no longer has it, what was known is forgotten: a removal may be among the lost. The
 engine behind a new connection may be another one: everything is then asked for anew.
 
-Not run against vLLM on a GPU: the tests speak its wire format from a process of their own.
+Run against vLLM on a CPU (tests/fleet/test_vllm.py), not on a GPU.
 """
 
 import asyncio

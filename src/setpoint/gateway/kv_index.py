@@ -85,6 +85,8 @@ class KvIndex:
             raise EventError("A message is no batch of KV cache events as vLLM is known to send them.") from None
 
     def _stored(self, fields: dict[str, Any]) -> None:
+        if not _followed(fields):
+            return  # before anything is checked: a group that keeps only a window names fewer blocks than its tokens
         hashes, size = list(fields["block_hashes"]), int(fields["block_size"])
         tokens, extra = array("I", fields["token_ids"]).tobytes(), fields.get("extra_keys")
         if size < 1 or len(tokens) != 4 * size * len(hashes) or (extra is not None and len(extra) != len(hashes)):
@@ -92,13 +94,14 @@ class KvIndex:
         if fields["listed"] is None or fields["listed"] > _EXTRA_KEYS:
             self.names_salt = True
         adapted = fields.get("lora_id") is not None or fields.get("lora_name") is not None
-        if (adapted and extra is None) or not _followed(fields):
+        if adapted and extra is None:
             return
         parent = fields.get("parent_block_hash")
         value = _SEED if parent is None else self._ours.get(parent)
         if value is None:
             return  # its beginning was stored before this side listened: no prompt can be matched to it
-        self._block_tokens = size
+        # a prompt's unfinished last block may be told too, and is smaller; another size begins in an empty cache
+        self._block_tokens = max(size, self._block_tokens) if self._held else size
         for i, theirs in enumerate(hashes):
             value = _chained(value, tokens[4 * size * i : 4 * size * (i + 1)], None if extra is None else extra[i])
             self._ours[theirs] = value

@@ -33,7 +33,7 @@ from setpoint.gateway.ledger import Ledger
 from setpoint.gateway.limits import DAY, DAY_S, DAY_USED
 from setpoint.gateway.metrics import Live, Metrics
 from setpoint.gateway.reading import content_of, parse_config
-from setpoint.gateway.replica import STATE_NAMES, Replica
+from setpoint.gateway.replica import KV_TOKENS, STATE_NAMES, Replica
 from setpoint.gateway.shared import SharedTable
 from setpoint.gateway.snapshot import Snapshot, take_snapshot
 from setpoint.gateway.telemetry import Spans
@@ -87,6 +87,7 @@ class Supervisor:
             if entry != journals:
                 shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
         journals.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._folder.chmod(0o700)  # sockets in it ask for no key
         self._in_force = self._folder / "gateway.yaml"  # what workers read: the file may be half edited when one starts
         self._put_in_force(content)
         secret_of(self._state)
@@ -310,6 +311,7 @@ class Supervisor:
                     "in_flight": one.in_flight,
                     "max_in_flight": one.config.max_in_flight,
                     "queued_tokens": one.queued_tokens,
+                    "kv_tokens": min(one.config.kv_tokens, one.row[KV_TOKENS] or one.config.kv_tokens),
                     "ejected_for_s": one.ejected_for_s,
                 }
                 for model, replicas in self._replicas().items()
