@@ -20,9 +20,10 @@ from tests.gateway.upstream import Upstream, chunked, upstream
 
 from setpoint.gateway.config import Idempotency, Redis
 from setpoint.gateway.flow import Flow
-from setpoint.gateway.idempotency import Claim, Kept
+from setpoint.gateway.idempotency import Claim, Kept, named
 from setpoint.gateway.redis_keys import RedisKeys
 from setpoint.gateway.refusal import Refusal
+from setpoint.gateway.sealed import Sealed
 
 RULES = Idempotency(window=60)
 SECRET = b"s" * 32
@@ -108,6 +109,39 @@ def test_what_one_gateway_answered_another_does_not_do_again(
     assert len(engine.requests) == 2
     usage = [line.prompt_tokens + line.completion_tokens for g in (one, other) for line in g.ended(3)]
     assert sum(usage) == 14
+
+
+def test_every_gateway_says_an_answer_again_where_answers_stand_in_redis(
+    tmp_path: Path, redis_url: str, store: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = redis_of(monkeypatch, redis_url, idempotency_answers=True)
+    with upstream(document) as engine, two(tmp_path, engine, part) as (one, other):
+        assert keyed(one).body == DOCUMENT
+        until(lambda: answered(store))
+        for gateway in (one, other):
+            again = keyed(gateway)
+            assert (again.status, again.body, again.fields["idempotent-replayed"]) == (200, DOCUMENT, "true")
+            assert again.fields["content-type"] == "application/json"
+        assert code(keyed(other, temperature=0.5)) == (422, "idempotency_mismatch")
+        assert len(engine.requests) == 1
+        (name,) = known(store)
+        entry: Any = store.hgetall(name)
+        assert len(entry[b"answer"]) > len(DOCUMENT)
+        assert not any(word in entry[b"answer"] for word in (b"choices", b"assistant", b"json"))
+
+
+@pytest.mark.parametrize("rules", [{"max_answer": 10}, {"window": 0.5}])
+def test_answers_in_redis_have_the_bounds_of_others(
+    rules: dict[str, Any], tmp_path: Path, redis_url: str, store: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = redis_of(monkeypatch, redis_url, idempotency_answers=True)
+    with upstream(document) as engine, two(tmp_path, engine, part, idempotency=rules) as (one, other):
+        assert keyed(one).status == 200
+        if "window" in rules:
+            until(lambda: keyed(other).status == 200 and len(engine.requests) == 2, 5)
+        else:
+            until(lambda: answered(store))
+            assert code(keyed(other)) == (409, "idempotency_answered")
 
 
 def test_a_key_is_free_at_every_gateway_after_its_window(
@@ -221,7 +255,11 @@ def test_redis_gets_no_text(gateways: tuple[Upstream, Served, Served], store: re
 
 
 def test_gateways_with_different_secrets_do_not_pretend_to_share_keys(
-    tmp_path: Path, redis_url: str, store: redis.Redis, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    redis_url: str,
+    store: redis.Redis,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     part = redis_of(monkeypatch, redis_url)
     monkeypatch.setenv("OTHER_SECRET", "another secret, as long as it has to be")
@@ -229,7 +267,9 @@ def test_gateways_with_different_secrets_do_not_pretend_to_share_keys(
         with served(config_of(tmp_path / "one", engine.url, redis=part)) as one:
             assert keyed(one).status == 200
             with served(config_of(tmp_path / "two", engine.url, redis=part | {"secret_env": "OTHER_SECRET"})) as other:
-                assert code(keyed(other)) == (503, "idempotency")
+                assert {code(keyed(other)) for _ in range(3)} == {(503, "idempotency")}
+                assert [record.levelname for record in caplog.records] == ["ERROR"]
+                assert "OTHER_SECRET" in caplog.text
                 assert other.chat().status == 200
                 assert keyed(one, "k2").status == 200
 
@@ -242,6 +282,17 @@ def test_a_tenant_has_one_cache_salt_at_all_gateways(gateways: tuple[Upstream, S
 
 
 # the store
+
+
+def test_a_sealed_answer_opens_for_its_key_and_its_request_alone() -> None:
+    sealed, name = Sealed(SECRET), named(SECRET, "acme", "k", b"r")
+    data = sealed.seal(name, "text/plain", b"a\0b")
+    assert sealed.open(name, data) == ("text/plain", b"a\0b")
+    for other in (named(SECRET, "acme", "k2", b"r"), named(SECRET, "acme", "k", b"r2")):
+        assert sealed.open(other, data) is None
+    for damaged in (data[:-1], data[:5], data[:-1] + bytes([data[-1] ^ 1])):
+        assert sealed.open(name, damaged) is None
+    assert Sealed(b"t" * 32).open(name, data) is None
 
 
 def keys_of(monkeypatch: pytest.MonkeyPatch, url: str, **changes: Any) -> RedisKeys:
@@ -277,6 +328,29 @@ def test_a_client_that_leaves_while_redis_is_asked_leaves_no_key_behind(
             await keys.calls.settled()
             assert not known(store), turns
             assert not keys._held
+        await keys.close()
+
+    asyncio.run(go())
+
+
+def test_a_key_that_was_taken_by_a_call_without_an_answer_is_free(
+    redis_url: str, store: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def go() -> None:
+        keys = keys_of(monkeypatch, redis_url)
+        asked = keys._claim
+
+        async def unanswered(**arguments: Any) -> None:
+            await asked(**arguments)
+            assert known(store)
+            raise TimeoutError
+
+        keys._claim = unanswered
+        with pytest.raises(Refusal) as refused:
+            await keys.claim("acme", "k", b"r")
+        assert refused.value.status == 503
+        await keys.calls.settled()
+        assert not known(store)
         await keys.close()
 
     asyncio.run(go())

@@ -368,6 +368,8 @@ class Redis(_Part):
         prefix: Of every key.
         timeout: Of one command; beyond it requests are refused, not let through.
         idempotency_lease: How long a key whose request was under way stays taken once its gateway has died.
+        idempotency_answers: Keep answers there, encrypted with a key derived from the secret, so that every worker of
+            every gateway can say them again; otherwise only the worker that gave one can.
     """
 
     url_env: str = Field(min_length=1)
@@ -375,6 +377,7 @@ class Redis(_Part):
     prefix: str = "setpoint"
     timeout: Duration = 1.0
     idempotency_lease: Duration = 30.0
+    idempotency_answers: Flag = False
 
 
 class Front(_Part):
