@@ -370,12 +370,37 @@ def test_a_request_longer_than_the_lease_keeps_its_key(
             with pytest.raises(Refusal, match="under way"):
                 await other.claim("acme", "k", b"r")
             await asyncio.sleep(0.02)
-        claim.answered(RULES, ("text/plain", b"mine"))
-        found = await one.claim("acme", "k", b"r")  # at once: it waits for its own end
-        assert isinstance(found, Kept)
-        assert found.body == b"mine"
+        claim.release()
+        await one.calls.settled()
+        await claimed(other)
         for keys in (one, other):
             await keys.close()
+
+    asyncio.run(go())
+
+
+def test_who_repeats_at_once_at_the_same_worker_gets_the_answer(
+    redis_url: str, store: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where Redis has to be told of its end twice."""
+
+    async def go() -> None:
+        keys = keys_of(monkeypatch, redis_url)
+        told, times = keys._end, []
+
+        async def once_unreachable(**arguments: Any) -> None:
+            times.append(arguments)
+            if len(times) == 1:
+                raise ConnectionResetError
+            await told(**arguments)
+
+        keys._end = once_unreachable
+        (await claimed(keys)).answered(RULES, ("text/plain", b"mine"))
+        found = await keys.claim("acme", "k", b"r")
+        assert isinstance(found, Kept)
+        assert found.body == b"mine"
+        assert len(times) == 2
+        await keys.close()
 
     asyncio.run(go())
 
@@ -388,8 +413,9 @@ def test_who_lost_a_key_takes_it_from_nobody(
         lost = await claimed(one)
         store.delete(*known(store))  # as after a time without Redis that was longer than the lease
         await claimed(other)
-        while not caplog.records:  # noqa: ASYNC110 - nothing announces it
-            await asyncio.sleep(0.01)
+        async with asyncio.timeout(10):
+            while not caplog.records:  # noqa: ASYNC110 - nothing announces it
+                await asyncio.sleep(0.01)
         for window_s in (60, 0):  # answered, released
             one.answered(lost, Idempotency(window=window_s), None)
             await one.calls.settled()
