@@ -251,3 +251,44 @@ def whole(path: Path, config: dict[str, Any], **environment: str) -> Iterator[Wh
             process.wait()
         reader.join(10)
         process.stderr.close()
+
+
+@dataclass
+class RedisServer:
+    """A real one."""
+
+    url: str
+    process: subprocess.Popen[bytes]
+
+
+@contextlib.contextmanager
+def redis_server(folder: Path) -> Iterator[RedisServer]:
+    """Runs ``redis-server`` on a free port."""
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    command = ["redis-server", "--port", str(port), "--save", "", "--bind", "127.0.0.1", "--dir", str(folder)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+
+    def listens() -> bool:
+        with socket.socket() as sock:
+            return sock.connect_ex(("127.0.0.1", port)) == 0
+
+    try:
+        until(listens)
+        yield RedisServer(f"redis://127.0.0.1:{port}/0", process)
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+@pytest.fixture(scope="module")
+def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with redis_server(tmp_path_factory.mktemp("redis")) as server:
+        yield server.url
+
+
+def redis_of(monkeypatch: pytest.MonkeyPatch, url: str, **changes: Any) -> dict[str, Any]:
+    """The part ``redis`` of a configuration, with its variables set."""
+    monkeypatch.setenv("GATEWAY_REDIS_URL", url)
+    monkeypatch.setenv("GATEWAY_SECRET", "a secret that all of them have, in tests")
+    return {"url_env": "GATEWAY_REDIS_URL", "secret_env": "GATEWAY_SECRET"} | changes

@@ -55,12 +55,21 @@ def changed(path: str, value: Any) -> dict[str, Any]:
         ("listen.host", "0.0.0.0", "auth.anonymous"),
         ("admin.host", "0.0.0.0", "admin.open"),
         ("listen.tls", {"certificate": "no", "key": "no"}, "listen.tls.certificate"),
-        ("redis", {"url_env": "NOT_SET_ANYWHERE"}, "redis.url_env"),
+        ("redis", {"url_env": "NOT_SET_ANYWHERE", "secret_env": "PATH"}, "redis.url_env"),
+        ("redis", {"url_env": "PATH", "secret_env": "NOT_SET_ANYWHERE"}, "redis.secret_env"),
+        ("redis", {"url_env": "PATH"}, "redis.secret_env"),
+        ("redis", {"url_env": "PATH", "secret_env": "A_SHORT_SECRET"}, "redis.secret_env"),
+        (
+            "redis",
+            {"url_env": "PATH", "secret_env": "PATH", "timeout": 1, "idempotency_lease": 2},
+            "redis.idempotency_lease",
+        ),
         ("http.max_body", "much", "http.max_body"),
         ("kind", "Workload", "kind"),
     ],
 )
-def test_a_mistake_is_named_with_its_field(path: str, value: Any, field: str) -> None:
+def test_a_mistake_is_named_with_its_field(path: str, value: Any, field: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_SHORT_SECRET", "guessed in no time")
     with pytest.raises(CardError) as raised:
         read(changed(path, value))
     assert field in [m.field for m in raised.value.mistakes], str(raised.value)

@@ -1,5 +1,6 @@
 """An idempotency key is done once: while its request is under way, and after it was answered."""
 
+import asyncio
 import json
 import socket
 import threading
@@ -150,47 +151,77 @@ def keys_of(folder: Path, worker: int) -> IdempotencyKeys:
     return IdempotencyKeys(folder / "keys", SharedTable(folder / "table", 2, worker), b"s" * 32)
 
 
+async def claimed(keys: IdempotencyKeys, tenant: str, key: str) -> Claim:
+    claim = await keys.claim(tenant, key, b"r")
+    assert isinstance(claim, Claim)
+    return claim
+
+
 def test_a_worker_that_died_leaves_no_key_behind(tmp_path: Path) -> None:
-    one, two = keys_of(tmp_path, 0), keys_of(tmp_path, 1)
-    assert isinstance(one.claim("acme", "k", b"r"), Claim)
-    with pytest.raises(Refusal, match="under way"):
-        two.claim("acme", "k", b"r")
-    again = keys_of(tmp_path, 0)  # what the supervisor starts in its place
-    assert isinstance(two.claim("acme", "k", b"r"), Claim)
-    for made in (one, two, again):
-        made.close()
+    async def go() -> None:
+        one, two = keys_of(tmp_path, 0), keys_of(tmp_path, 1)
+        await claimed(one, "acme", "k")
+        with pytest.raises(Refusal, match="under way"):
+            await two.claim("acme", "k", b"r")
+        again = keys_of(tmp_path, 0)  # what the supervisor starts in its place
+        await claimed(two, "acme", "k")
+        for made in (one, two, again):
+            await made.close()
+
+    asyncio.run(go())
 
 
 def test_memory_is_bounded_and_a_tenant_with_many_keys_loses_its_own(tmp_path: Path) -> None:
-    keys, rules = keys_of(tmp_path, 0), Idempotency(memory=10_000, max_answer=1_000)
-    size = (tmp_path / "keys").stat().st_size
-    victim = keys.claim("quiet", "k", b"r")
-    assert isinstance(victim, Claim)
-    victim.answered(rules, ("text/plain", b"mine"))
-    for number in range(SETS * WAYS // 4):
-        claim = keys.claim("loud", f"{number}", b"r")
-        assert isinstance(claim, Claim)
-        claim.answered(rules, ("text/plain", b"x" * 500) if number % 100 == 0 else None)
-    assert keys._kept_bytes <= 10_000
-    assert (tmp_path / "keys").stat().st_size == size
-    with pytest.raises(Refusal, match="was answered"):  # its document made room, its key did not
-        keys.claim("quiet", "k", b"r")
-    keys.close()
+    async def go() -> None:
+        keys, rules = keys_of(tmp_path, 0), Idempotency(memory=10_000, max_answer=1_000)
+        size = (tmp_path / "keys").stat().st_size
+        (await claimed(keys, "quiet", "k")).answered(rules, ("text/plain", b"mine"))
+        for number in range(SETS * WAYS // 4):
+            claim = await claimed(keys, "loud", f"{number}")
+            claim.answered(rules, ("text/plain", b"x" * 500) if number % 100 == 0 else None)
+        assert 9_000 < keys.answers.size <= 10_000
+        assert (tmp_path / "keys").stat().st_size == size
+        with pytest.raises(Refusal, match="was answered"):  # its document made room, its key did not
+            await keys.claim("quiet", "k", b"r")
+        await keys.close()
+
+    asyncio.run(go())
 
 
 def test_a_large_document_is_not_kept(tmp_path: Path) -> None:
-    keys, rules = keys_of(tmp_path, 0), Idempotency(max_answer=10, window=60)
-    for text, kept in ((b"x" * 11, False), (b"x" * 10, True)):
-        claim = keys.claim("acme", text.decode(), b"r")
-        assert isinstance(claim, Claim)
-        claim.answered(rules, ("text/plain", text))
-        claim.release()
-        if kept:
-            found = keys.claim("acme", text.decode(), b"r")
-            assert isinstance(found, Kept)
-            assert found.body == text
-            assert found.until_s > time.time()
-        else:
-            with pytest.raises(Refusal, match="was answered"):
-                keys.claim("acme", text.decode(), b"r")
-    keys.close()
+    async def go() -> None:
+        keys, rules = keys_of(tmp_path, 0), Idempotency(max_answer=10, window=60)
+        for text, kept in ((b"x" * 11, False), (b"x" * 10, True)):
+            claim = await claimed(keys, "acme", text.decode())
+            claim.answered(rules, ("text/plain", text))
+            claim.release()
+            if kept:
+                found = await keys.claim("acme", text.decode(), b"r")
+                assert isinstance(found, Kept)
+                assert found.body == text
+                assert found.until_s > time.time()
+            else:
+                with pytest.raises(Refusal, match="was answered"):
+                    await keys.claim("acme", text.decode(), b"r")
+        await keys.close()
+
+    asyncio.run(go())
+
+
+def test_an_answer_is_never_said_to_another_request(tmp_path: Path) -> None:
+    """Not even where another worker has used the key again, since this one gave its answer."""
+
+    async def go() -> None:
+        one, two = keys_of(tmp_path, 0), keys_of(tmp_path, 1)
+        first = await claimed(one, "acme", "k")
+        first.answered(Idempotency(window=0), None)  # another gateway's clock, or a full table, freed it early
+        one.answers.keep(first.name, Idempotency(window=60), ("text/plain", b"mine"))
+        second = await two.claim("acme", "k", b"another")
+        assert isinstance(second, Claim)
+        second.answered(Idempotency(window=60), ("text/plain", b"other"))
+        with pytest.raises(Refusal, match="was answered"):
+            await one.claim("acme", "k", b"another")
+        for made in (one, two):
+            await made.close()
+
+    asyncio.run(go())

@@ -10,11 +10,12 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.gateway.conftest import config_of, served, until
+from tests.gateway.conftest import config_of, redis_of, served, until
 
 from setpoint.gateway.config import Limits, Redis
 from setpoint.gateway.flow import Flow
@@ -286,27 +287,8 @@ def test_outputs_and_prompts_have_bounds(state: Path) -> None:
 # Redis
 
 
-@pytest.fixture(scope="module")
-def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        port = unused.getsockname()[1]
-    folder = tmp_path_factory.mktemp("redis")
-    command = ["redis-server", "--port", str(port), "--save", "", "--bind", "127.0.0.1", "--dir", str(folder)]
-    child = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-
-    def listens() -> bool:
-        with socket.socket() as sock:
-            return sock.connect_ex(("127.0.0.1", port)) == 0
-
-    until(listens)
-    yield f"redis://127.0.0.1:{port}/0"
-    child.terminate()
-    child.wait(10)
-
-
 def redis_store(monkeypatch: pytest.MonkeyPatch, url: str, prefix: str, timeout: float = 5.0) -> RedisLimits:
-    monkeypatch.setenv("LIMITS_URL", url)
-    return RedisLimits(Redis(url_env="LIMITS_URL", prefix=prefix, timeout=timeout))
+    return RedisLimits(Redis(**redis_of(monkeypatch, url, prefix=prefix, timeout=timeout)))
 
 
 def test_redis_gives_the_last_token_out_once(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -330,7 +312,7 @@ def test_redis_refunds_and_charges(redis_url: str, monkeypatch: pytest.MonkeyPat
             await store.reserve([who], 1)
         assert raised.value.limit == "streams"
         store.settle(first, 30)
-        await store.settled()
+        await store.calls.settled()
         assert not await admitted(store, who, 71)
         assert await admitted(store, who, 70)
         await store.close()
@@ -359,9 +341,9 @@ def test_what_redis_gave_to_a_request_whose_client_had_left_comes_back(
             flow.cancel()
             while not ended:  # noqa: ASYNC110 - nothing announces it
                 await asyncio.sleep(0.001)
-            await store.settled()
+            await store.calls.settled()
             assert await admitted(store, holder(tokens_per_day=100), 100), turns
-            await store._client.flushdb()
+            await store.calls.client.flushdb()
         await store.close()
 
     asyncio.run(go())
@@ -370,16 +352,15 @@ def test_what_redis_gave_to_a_request_whose_client_had_left_comes_back(
 def test_without_redis_requests_are_refused(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
-    monkeypatch.setenv("LIMITS_URL", f"redis://127.0.0.1:{port}/0")
+    redis = redis_of(monkeypatch, f"redis://127.0.0.1:{port}/0", timeout=0.3)
     with fake_engine(Script()) as engine:
-        with served(config_of(state, engine.url, redis={"url_env": "LIMITS_URL", "timeout": 0.3})) as gateway:
+        with served(config_of(state, engine.url, redis=redis)) as gateway:
             assert gateway.chat().status == 503
 
 
 def test_limits_hold_across_gateways(redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LIMITS_URL", redis_url)
-    shared = {"redis": {"url_env": "LIMITS_URL", "prefix": "two"}}
-    shared["tenants"] = {"local": {"limits": {"requests_per_minute": 7}}}  # type: ignore[dict-item]
+    shared: dict[str, Any] = {"redis": redis_of(monkeypatch, redis_url, prefix="two")}
+    shared["tenants"] = {"local": {"limits": {"requests_per_minute": 7}}}
     with fake_engine(Script()) as engine:
         configs = [config_of(tmp_path / name, engine.url, **shared) for name in "ab"]
         with served(configs[0]) as one, served(configs[1]) as two:

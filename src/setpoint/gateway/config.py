@@ -9,6 +9,7 @@ from setpoint.records.target import Dialect
 from setpoint.workload.quantity import Duration, Flag, Number, Refused, Share, Tokens, Whole
 
 API_VERSION = "setpoint/v1"
+RENEWALS = 3  # of a lease in Redis, before it would end
 Dialects = Literal["chat", "completions", "embeddings", "messages", "responses"]
 DIALECTS: dict[str, Dialect] = {
     "chat": Dialect.CHAT,
@@ -358,17 +359,25 @@ class Admin(_Part):
 
 
 class Redis(_Part):
-    """Limits that hold across machines.
+    """Limits and idempotency keys that hold across machines.
 
     Attributes:
         url_env: Environment variable that holds the URL (redis:// or rediss://).
+        secret_env: Environment variable that holds a secret of at least 32 characters, the same one at all gateways
+            that share this Redis: it keys the hashes of idempotency keys, and the tenants' cache salts.
         prefix: Of every key.
         timeout: Of one command; beyond it requests are refused, not let through.
+        idempotency_lease: How long a key whose request was under way stays taken once its gateway has died.
+        idempotency_answers: Keep answers there, encrypted with a key derived from the secret, so that every worker of
+            every gateway can say them again; otherwise only the worker that gave one can.
     """
 
     url_env: str = Field(min_length=1)
+    secret_env: str = Field(min_length=1)
     prefix: str = "setpoint"
     timeout: Duration = 1.0
+    idempotency_lease: Duration = 30.0
+    idempotency_answers: Flag = False
 
 
 class Front(_Part):

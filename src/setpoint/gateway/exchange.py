@@ -119,7 +119,7 @@ class Exchange:
         ask = self.account.ask = read_ask(self._request.body, dialect)
         routes = self._snapshot.resolve(ask.model, identity)
         self.account.route = routes[0]
-        if "idempotency-key" in self._request.fields and self._answered_before(identity):
+        if "idempotency-key" in self._request.fields and await self._answered_before(identity):
             return
         self._request.body = b""  # the members hold it; one copy is enough
         await self._reserve(identity, ask, routes[0])
@@ -133,11 +133,11 @@ class Exchange:
             else:
                 return
 
-    def _answered_before(self, identity: Identity) -> bool:
+    async def _answered_before(self, identity: Identity) -> bool:
         """Claims the request's idempotency key; True when the answer that it had was said again."""
         request = self._request
         asked = request.path.encode() + b"\0" + request.body
-        found = self._plane.idempotency.claim(identity.tenant, request.fields["idempotency-key"], asked)
+        found = await self._plane.idempotency.claim(identity.tenant, request.fields["idempotency-key"], asked)
         if isinstance(found, Kept):
             self.account.replayed = True
             self._client.reply(200, found.body, [*self._fields, ("idempotent-replayed", "true")], found.kind)

@@ -1,10 +1,11 @@
 """Requests that carry an ``Idempotency-Key``: while one is under way, and once it was answered, it is not done again.
 
-Which keys are in use stands in memory that all workers map: keyed hashes and times, no text. An answer that is one
-small document is kept in the memory of the worker that gave it, and said again; of any other (a stream, a large
-document, one that another worker gave) only that it was given is known. An attempt that brought no whole answer frees
-its key: the client may try again, and will. After the IETF draft draft-ietf-httpapi-idempotency-key-header: 409 while
-one is under way, 422 where the same key comes with another request.
+Which keys are in use is known to all workers: as keyed hashes and times, no text, in memory that they map or, where
+several gateways must agree, in Redis. An answer that is one small document is kept in the memory of the worker that
+gave it, and said again; of any other (a stream, a large document, one that another worker gave) only that it was given
+is known. An attempt that brought no whole answer frees its key: the client may try again, and will. After the IETF
+draft draft-ietf-httpapi-idempotency-key-header: 409 while one is under way, 422 where the same key comes with another
+request.
 """
 
 import hmac
@@ -15,6 +16,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from typing import Protocol
 
 from setpoint.errors import SetpointError
 from setpoint.gateway.config import Idempotency as Rules
@@ -32,6 +34,53 @@ _FREE, _ANSWERED = 0, -1  # any other state is the worker, from 1, that has it u
 
 
 @dataclass(frozen=True, slots=True)
+class Named:
+    """What a client's key stands for, in keyed hashes of 32 bytes.
+
+    Attributes:
+        key: Of tenant and key: keys of different tenants have nothing to do with each other.
+        tenant: Of the tenant.
+        request: Of what was asked.
+    """
+
+    key: bytes
+    tenant: bytes
+    request: bytes
+
+
+def named(secret: bytes, tenant: str, key: str, request: bytes) -> Named:
+    """Hashes of a key, keyed with a secret of whoever must know it again.
+
+    Raises:
+        Refusal: 400 for a key that is none.
+    """
+    if not (0 < len(key) <= MAX_KEY_CHARS and key.isascii() and key.isprintable()):
+        raise Refusal(
+            400, "invalid_request", f"The field idempotency-key takes 1 to {MAX_KEY_CHARS} printable characters."
+        )
+    owner = tenant.encode()
+    whole = len(owner).to_bytes(4, "big") + owner + key.encode()
+    return Named(*(hmac.digest(secret, b"setpoint idempotency" + data, sha256) for data in (whole, owner, request)))
+
+
+def mismatch() -> Refusal:
+    """The key stands for another request."""
+    return Refusal(422, "idempotency_mismatch", "This idempotency key was used for another request.")
+
+
+def in_flight() -> Refusal:
+    """The key's request has no answer yet."""
+    return Refusal(409, "idempotency_in_flight", "A request with this idempotency key is under way.", retry_after_s=1)
+
+
+def answered_before() -> Refusal:
+    """The key's request has had its answer, and it is not here."""
+    return Refusal(
+        409, "idempotency_answered", "The request with this idempotency key was answered; it is not done again."
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Kept:
     """An answer that can be said again.
 
@@ -46,12 +95,62 @@ class Kept:
     until_s: float
 
 
-@dataclass(slots=True)
-class Claim:
-    """A key in use by one exchange. It ends by ``answered`` or ``release``; a second end changes nothing."""
+class KeptAnswers:
+    """Documents that one worker process gave, in its memory alone; the oldest make room.
 
-    table: "IdempotencyKeys"
-    mark: tuple[int, int]
+    Attributes:
+        size: Bytes of all.
+    """
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._kept: OrderedDict[tuple[bytes, bytes], Kept] = OrderedDict()
+
+    def keep(self, name: Named, rules: Rules, answer: tuple[str, bytes] | None) -> None:
+        """Keeps an answer for the window, if it is a document that is small enough."""
+        self.drop(name)
+        if answer is not None and len(answer[1]) <= rules.max_answer:
+            self._kept[name.key, name.request] = Kept(*answer, time.time() + rules.window)
+            self.size += len(answer[1])
+            while self.size > rules.memory:
+                self.size -= len(self._kept.popitem(last=False)[1].body)
+
+    def find(self, name: Named) -> Kept:
+        """The answer that the key and this very request had.
+
+        Raises:
+            Refusal: 409, it is not here.
+        """
+        kept = self._kept.get((name.key, name.request))
+        if kept is None or kept.until_s < time.time():
+            raise answered_before()
+        return kept
+
+    def drop(self, name: Named) -> None:
+        """Forgets an answer."""
+        gone = self._kept.pop((name.key, name.request), None)
+        if gone is not None:
+            self.size -= len(gone.body)
+
+    def clear(self) -> None:
+        """Forgets all."""
+        self._kept.clear()
+        self.size = 0
+
+
+@dataclass(slots=True, eq=False)
+class Claim:
+    """A key in use by one exchange. It ends by ``answered`` or ``release``; a second end changes nothing.
+
+    Attributes:
+        store: Where it stands.
+        name: Of the key.
+        owner: Tells it from every other claim, where claims outlive a process.
+    """
+
+    store: "IdempotencyStore"
+    name: Named
+    owner: str = ""
     open: bool = True
 
     def answered(self, rules: Rules, answer: tuple[str, bytes] | None) -> None:
@@ -63,17 +162,47 @@ class Claim:
         """
         if self.open:
             self.open = False
-            self.table.answered(self.mark, rules, answer)
+            self.store.answered(self, rules, answer)
 
     def release(self) -> None:
         """No whole answer came of it: the key is free again."""
         if self.open:
             self.open = False
-            self.table.release(self.mark)
+            self.store.release(self)
+
+
+class IdempotencyStore(Protocol):
+    """Where the keys in use are known."""
+
+    async def claim(self, tenant: str, key: str, request: bytes) -> Claim | Kept:
+        """Takes a key for a request, or gives the answer that it had.
+
+        Args:
+            tenant: Keys of different tenants have nothing to do with each other.
+            key: The header's value.
+            request: What the key stands for: address and body.
+
+        Raises:
+            Refusal: 400 for a key that is none, 409 while or after one that cannot be said again, 422 for another
+                request under the same key, 503 where it cannot be known.
+        """
+        ...
+
+    def answered(self, claim: Claim, rules: Rules, answer: tuple[str, bytes] | None) -> None:
+        """See ``Claim.answered``. Never fails, never waits."""
+        ...
+
+    def release(self, claim: Claim) -> None:
+        """See ``Claim.release``. Never fails, never waits."""
+        ...
+
+    async def close(self) -> None:
+        """Ends, once all that has ended is known."""
+        ...
 
 
 class IdempotencyKeys:
-    """The keys in use, shared by the workers of one gateway.
+    """Implements ``IdempotencyStore``: the keys in use, shared by the workers of one gateway.
 
     A set-associative table. In a full set the tenant's own oldest answered key gives way first, then the oldest of any,
     so that a tenant who sends many takes no other's place.
@@ -83,14 +212,16 @@ class IdempotencyKeys:
         table: Its lock excludes the other workers, and it knows which worker this is.
         secret: Keys the hashes.
 
+    Attributes:
+        answers: That this worker gave.
+
     Raises:
         SetpointError: the file cannot be mapped.
     """
 
     def __init__(self, path: Path, table: SharedTable, secret: bytes) -> None:
         self._table, self._secret = table, secret
-        self._kept: OrderedDict[tuple[int, int], Kept] = OrderedDict()
-        self._kept_bytes = 0
+        self.answers = KeptAnswers()
         size = SETS * WAYS * _CELLS * _CELL
         try:
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -106,85 +237,50 @@ class IdempotencyKeys:
                 if self._cells[start + _STATE] == mine:
                     self._free(start)
 
-    def claim(self, tenant: str, key: str, request: bytes) -> Claim | Kept:
-        """Takes a key for a request, or gives the answer that it had.
-
-        Args:
-            tenant: Keys of different tenants have nothing to do with each other.
-            key: The header's value.
-            request: What the key stands for: address and body.
-
-        Raises:
-            Refusal: 400 for a key that is none, 409 while or after one that cannot be said again, 422 for another
-                request under the same key.
-        """
-        if not (0 < len(key) <= MAX_KEY_CHARS and key.isascii() and key.isprintable()):
-            raise Refusal(
-                400, "invalid_request", f"The field idempotency-key takes 1 to {MAX_KEY_CHARS} printable characters."
-            )
-        owner, named = tenant.encode(), key.encode()
-        whole = self._digest(len(owner).to_bytes(4, "big") + owner + named)
-        mark = (_cell(whole[:8]), _cell(whole[8:16]))
-        wanted = _cell(self._digest(request)[:8])
-        who = _cell(self._digest(owner)[:8])
+    async def claim(self, tenant: str, key: str, request: bytes) -> Claim | Kept:
+        """See ``IdempotencyStore``. Never waits."""
+        name = named(self._secret, tenant, key, request)
+        mark, wanted, who = _marks(name), _cell(name.request[:8]), _cell(name.tenant[:8])
         now_ms = int(time.time() * 1000)
+        cells = self._cells
         with self._table.locked():
             start = self._find(mark)
-            if start is not None and (self._cells[start + _STATE] > 0 or self._cells[start + _UNTIL_MS] > now_ms):
-                return self._again(mark, start, wanted)
+            if start is not None and (cells[start + _STATE] > 0 or cells[start + _UNTIL_MS] > now_ms):
+                if cells[start + _REQUEST] != wanted:
+                    raise mismatch()
+                if cells[start + _STATE] > 0:
+                    raise in_flight()
+                return self.answers.find(name)
             if start is None:
                 start = self._place(mark, who, now_ms)
-            cells = self._cells
             cells[start], cells[start + 1] = mark
             cells[start + _TENANT], cells[start + _REQUEST] = who, wanted
             cells[start + _STATE], cells[start + _UNTIL_MS] = self._table.worker + 1, now_ms
-        self._drop(mark)
-        return Claim(self, mark)
+        self.answers.drop(name)
+        return Claim(self, name)
 
-    def _again(self, mark: tuple[int, int], start: int, wanted: int) -> Kept:
-        """What a key that is in use is told."""
-        if self._cells[start + _REQUEST] != wanted:
-            raise Refusal(422, "idempotency_mismatch", "This idempotency key was used for another request.")
-        if self._cells[start + _STATE] > 0:
-            raise Refusal(
-                409, "idempotency_in_flight", "A request with this idempotency key is under way.", retry_after_s=1
-            )
-        kept = self._kept.get(mark)
-        if kept is None or kept.until_s < time.time():
-            raise Refusal(
-                409, "idempotency_answered", "The request with this idempotency key was answered; it is not done again."
-            )
-        return kept
-
-    def answered(self, mark: tuple[int, int], rules: Rules, answer: tuple[str, bytes] | None) -> None:
+    def answered(self, claim: Claim, rules: Rules, answer: tuple[str, bytes] | None) -> None:
         """See ``Claim.answered``."""
-        until_s = time.time() + rules.window
+        until_ms = int((time.time() + rules.window) * 1000)
         with self._table.locked():
-            start = self._find(mark)
+            start = self._find(_marks(claim.name))
             if start is not None:
-                self._cells[start + _STATE], self._cells[start + _UNTIL_MS] = _ANSWERED, int(until_s * 1000)
-        if answer is not None and len(answer[1]) <= rules.max_answer:
-            self._kept[mark] = Kept(*answer, until_s)
-            self._kept_bytes += len(answer[1])
-            while self._kept_bytes > rules.memory:
-                self._drop(next(iter(self._kept)))
+                self._cells[start + _STATE], self._cells[start + _UNTIL_MS] = _ANSWERED, until_ms
+        self.answers.keep(claim.name, rules, answer)
 
-    def release(self, mark: tuple[int, int]) -> None:
+    def release(self, claim: Claim) -> None:
         """See ``Claim.release``."""
         with self._table.locked():
-            start = self._find(mark)
+            start = self._find(_marks(claim.name))
             if start is not None and self._cells[start + _STATE] == self._table.worker + 1:
                 self._free(start)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Unmaps."""
-        self._kept.clear()
+        self.answers.clear()
         self._cells.release()
         self._map.close()
         os.close(self._fd)
-
-    def _digest(self, data: bytes) -> bytes:
-        return hmac.digest(self._secret, b"setpoint idempotency" + data, sha256)
 
     def _set(self, mark: tuple[int, int]) -> range:
         first = mark[0] % SETS * WAYS * _CELLS
@@ -219,10 +315,9 @@ class IdempotencyKeys:
         for cell in range(_CELLS):
             self._cells[start + cell] = 0
 
-    def _drop(self, mark: tuple[int, int]) -> None:
-        gone = self._kept.pop(mark, None)
-        if gone is not None:
-            self._kept_bytes -= len(gone.body)
+
+def _marks(name: Named) -> tuple[int, int]:
+    return _cell(name.key[:8]), _cell(name.key[8:16])
 
 
 def _cell(data: bytes) -> int:

@@ -1,6 +1,7 @@
 """The data plane of one worker process: its connections, its requests, and the clock that ends the slow ones."""
 
 import asyncio
+import os
 import time
 from pathlib import Path
 
@@ -8,13 +9,14 @@ from setpoint.gateway.config import Gateway
 from setpoint.gateway.downstream import ServerConnection
 from setpoint.gateway.exchange import Exchange
 from setpoint.gateway.flow import Flow
-from setpoint.gateway.idempotency import IdempotencyKeys
+from setpoint.gateway.idempotency import IdempotencyKeys, IdempotencyStore
 from setpoint.gateway.identity import TokenVerifier, cache_salt, keyed_mark, secret_of
 from setpoint.gateway.incoming import Request
 from setpoint.gateway.journal import Ended, Journal
 from setpoint.gateway.keys import KeyStore
 from setpoint.gateway.kv_events import KvEvents
 from setpoint.gateway.limits import LimitStore
+from setpoint.gateway.redis_keys import RedisKeys
 from setpoint.gateway.shared import SharedTable
 from setpoint.gateway.snapshot import Snapshot, take_snapshot
 
@@ -41,7 +43,13 @@ class Plane:
         state = Path(config.state)
         self.secret = secret_of(state)
         self.limits = limits
-        self.idempotency = IdempotencyKeys(folder / "idempotency", table, self.secret)
+        self.idempotency: IdempotencyStore
+        if config.redis is None:
+            self._common = self.secret
+            self.idempotency = IdempotencyKeys(folder / "idempotency", table, self.secret)
+        else:  # gateways that share Redis must come to the same hashes, and share engines with their caches
+            self._common = os.environ[config.redis.secret_env].encode()
+            self.idempotency = RedisKeys(config.redis, self._common)
         self.connections: set[ServerConnection] = set()
         self.exchanges: set[Exchange] = set()
         self.buffered = 0
@@ -89,7 +97,7 @@ class Plane:
         if known is None:
             if len(self._salts) > 10_000:
                 self._salts.clear()
-            known = self._salts[tenant] = cache_salt(self.secret, tenant)
+            known = self._salts[tenant] = cache_salt(self._common, tenant)
         return known
 
     def mark(self, text: str) -> str:
@@ -181,5 +189,5 @@ class Plane:
         await asyncio.gather(*self._followers, return_exceptions=True)
         self.snapshot.close()
         await self.limits.close()
-        self.idempotency.close()
+        await self.idempotency.close()
         self.journal.close()

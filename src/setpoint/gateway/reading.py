@@ -9,11 +9,12 @@ from typing import Any
 
 from setpoint.client.address import parse_base_url
 from setpoint.errors import CardError, Mistake, UsageError
-from setpoint.gateway.config import Gateway, Replica
+from setpoint.gateway.config import RENEWALS, Gateway, Redis, Replica
 from setpoint.workload.quantity import Field_
 from setpoint.workload.reading import MAX_BYTES, read_validated
 from setpoint.workload.yaml_values import YamlValues
 
+MIN_SECRET_CHARS = 32
 Found = tuple[Field_, str, str]
 
 
@@ -84,10 +85,27 @@ def contradictions(config: Gateway) -> Iterator[Found]:
     variables: tuple[tuple[Field_, str | None], ...] = (
         (("usage_url_env",), config.usage_url_env),
         (("redis", "url_env"), config.redis.url_env if config.redis else None),
+        (("redis", "secret_env"), config.redis.secret_env if config.redis else None),
     )
     for path, variable in variables:
         if variable is not None and not os.environ.get(variable):
             yield path, f"{variable!r}, which is not set", "a set variable"
+    if config.redis is not None:
+        yield from _redis(config.redis)
+
+
+def _redis(redis: Redis) -> Iterator[Found]:
+    length = len(os.environ.get(redis.secret_env, ""))
+    if 0 < length < MIN_SECRET_CHARS:
+        found = f"{redis.secret_env!r}, which holds {length} characters"
+        yield ("redis", "secret_env"), found, f"a secret of at least {MIN_SECRET_CHARS}, such as openssl rand -hex 32"
+    if redis.idempotency_lease < RENEWALS * redis.timeout:
+        found = f"{redis.idempotency_lease:g} s"
+        yield (
+            ("redis", "idempotency_lease"),
+            found,
+            f"at least {RENEWALS} times redis.timeout, so that it can be renewed",
+        )
 
 
 def _replica(at: Field_, replica: Replica, seen: set[str]) -> Iterator[Found]:

@@ -3,17 +3,14 @@
 A gateway that dies leaves its reservations behind: each carries a time after which it counts no longer.
 """
 
-import asyncio
-import contextlib
-import os
 import secrets
 import time
-from collections.abc import Coroutine, Sequence
-from typing import Any
+from collections.abc import Sequence
+from functools import partial
 
-from setpoint.errors import UsageError
 from setpoint.gateway.config import Redis
 from setpoint.gateway.limits import Holder, LimitReached, Reservation
+from setpoint.gateway.redis_calls import RedisCalls
 
 LEASE_S = 7200
 
@@ -96,77 +93,44 @@ class RedisLimits:
     """
 
     def __init__(self, config: Redis) -> None:
-        try:
-            import redis.asyncio  # noqa: PLC0415 - an extra
-            import redis.exceptions  # noqa: PLC0415 - an extra
-        except ImportError:
-            raise UsageError("Limits in Redis need its client.", fix="Install setpoint[gateway].") from None
-        self._errors = (redis.exceptions.RedisError, OSError, TimeoutError)
-        self._client: Any = redis.asyncio.from_url(
-            os.environ[config.url_env], socket_timeout=config.timeout, socket_connect_timeout=config.timeout
-        )
+        self.calls = RedisCalls(config)
         self._prefix = config.prefix
-        self._reserve = self._client.register_script(_RESERVE)
-        self._settle = self._client.register_script(_SETTLE)
-        self._settling: set[asyncio.Task[None]] = set()
+        self._reserve = self.calls.client.register_script(_RESERVE)
+        self._settle = self.calls.client.register_script(_SETTLE)
 
     def _keys(self, holders: Sequence[Holder]) -> list[str]:
         return [f"{{{self._prefix}}}:{h.name}{part}" for h in holders for part in ("", ":open")]
 
     async def reserve(self, holders: Sequence[Holder], tokens: int) -> Reservation:
         """See ``LimitStore``."""
-        mark = secrets.token_hex(12)
+        reservation = Reservation(tuple(holders), tokens, secrets.token_hex(12))
         numbers: list[int] = []
         for holder in holders:
             a = holder.allowance
             limits = (a.streams, a.requests_per_minute, a.tokens_per_minute, a.tokens_per_day)
             numbers += [limit or 0 for limit in limits]
-        arguments: list[str | int | float] = [time.time(), tokens, mark, LEASE_S, *numbers]
-        asked = asyncio.ensure_future(self._reserve(keys=self._keys(holders), args=arguments))
+        arguments: list[str | int | float] = [time.time(), tokens, reservation.mark, LEASE_S, *numbers]
         try:
-            answer = await asyncio.shield(asked)
-        except asyncio.CancelledError:  # Redis may have counted it already: what it took is given back
-            self._later(self._returned(asked, Reservation(tuple(holders), tokens, mark)))
-            raise
-        except self._errors:
+            answer = await self.calls.answer(
+                self._reserve(keys=self._keys(holders), args=arguments), partial(self._settled, reservation, 0)
+            )
+        except self.calls.errors:
             raise LimitReached("unreachable", 1.0) from None
         if answer:
             limit, wait = (part.decode() for part in answer)
             raise LimitReached(limit, float(wait) if wait else None)
-        return Reservation(tuple(holders), tokens, mark)
+        return reservation
 
     def settle(self, reservation: Reservation, used: int) -> None:
         """See ``LimitStore``."""
-        self._later(self._settled(reservation, used))
-
-    def _later(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._settling.add(task)
-        task.add_done_callback(self._settling.discard)
-
-    async def _returned(self, asked: "asyncio.Future[Any]", reservation: Reservation) -> None:
-        """Gives back what a request took whose client left while it was asked for."""
-        with contextlib.suppress(*self._errors):
-            await asked
-        await self._settled(reservation, 0)  # where nothing was taken, its mark is unknown and nothing changes
-
-    async def settled(self) -> None:
-        """Waits until everything that was settled is in Redis."""
-        while self._settling:
-            await asyncio.wait(self._settling)
+        self.calls.later(self._settled(reservation, used))
 
     async def close(self) -> None:
         """Settles what is left and ends."""
-        await self.settled()
-        await self._client.aclose()
+        await self.calls.close()
 
     async def _settled(self, reservation: Reservation, used: int) -> None:
+        """Where nothing was taken, the reservation's mark is unknown and nothing changes."""
         minute = [h.allowance.tokens_per_minute or 0 for h in reservation.holders]
         arguments: list[float | str] = [time.time(), reservation.tokens, reservation.mark, used, *minute]
-        for pause_s in (0.1, 0.5, 2.0, 10.0, 0.0):
-            try:
-                await self._settle(keys=self._keys(reservation.holders), args=arguments)
-            except self._errors:
-                await asyncio.sleep(pause_s)
-            else:
-                return
+        await self.calls.surely(partial(self._settle, keys=self._keys(reservation.holders), args=arguments))
