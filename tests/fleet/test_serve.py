@@ -67,6 +67,24 @@ def test_replicas_behind_one_address_held_while_they_load(tmp_path: Path) -> Non
         assert serve.hears("every engine has ended")
 
 
+def test_a_second_ctrl_c_waits_for_no_answer_and_leaves_no_process(tmp_path: Path) -> None:
+    """The first drains; what a client would still have got for minutes ends with the second, the engine too."""
+    with serving(tmp_path, deployment_of(tmp_path, drain=600, model={"flags": {"decode_s": 0.05}})) as serve:
+        serve.ready()
+        asked = Asked(serve, stream=True, max_tokens=100_000)
+        until(lambda: any(one["in_flight"] for one in serve.admin.call("GET", "/status").json()["replicas"]))
+        family = serve.family()
+        serve.process.send_signal(signal.SIGINT)
+        serve.hears("draining")
+        assert serve.process.poll() is None
+        serve.process.send_signal(signal.SIGINT)
+        assert serve.process.wait(30) == 130
+        all_gone(family)
+        answer = asked.done()
+        assert b'"error"' in answer.body
+        assert b"[DONE]" not in answer.body
+
+
 def test_a_load_that_outlasts_the_hold_is_a_503_with_the_time_that_is_left(tmp_path: Path) -> None:
     model = {"flags": {"startup_s": 60}, "queue": {"loading_wait": 0.3}, "load_time": 40}
     with serving(tmp_path, deployment_of(tmp_path, model=model)) as serve:

@@ -17,7 +17,9 @@ from tests.gateway.upstream import Upstream, upstream
 from setpoint.gateway.config import Jwt, Limits
 from setpoint.gateway.identity import cache_salt
 from setpoint.gateway.keys import KeyStore
+from setpoint.gateway.limits import DAY_USED
 from setpoint.gateway.probe import run_probe
+from setpoint.gateway.supervisor import Supervisor
 from setpoint.gateway.tokens import JwtVerifier
 
 
@@ -78,6 +80,37 @@ def test_a_rotated_key_overlaps_and_ends(state: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(time, "time", lambda: made + 3600)
     assert store.find(first) is None
     assert store.find(second) is not None
+
+
+def test_a_rotated_key_has_all_that_was_not_given_anew(state: Path) -> None:
+    store = KeyStore(state)
+    old, _ = store.create(
+        "acme", models=("m",), scopes=("inference", "admin"), limits=Limits(streams=2), expires_in_s=3600
+    )
+    same, _ = store.create("", replaces=old.id, overlap_s=60)
+    assert (same.models, same.scopes, same.limits) == (old.models, old.scopes, old.limits)
+    assert same.expires == old.expires
+    changes = {"models": ("n",), "scopes": ("inference",), "limits": Limits(streams=9), "expires_in_s": 7200.0}
+    other, _ = store.create("", replaces=same.id, overlap_s=60, **changes)  # type: ignore[arg-type]
+    assert (other.models, other.scopes, other.limits) == (("n",), ("inference",), Limits(streams=9))
+    assert other.expires == other.created + 7200
+    assert {key.first for key in store.list()} == {other.first} == {old.id}
+
+
+def test_a_rotated_key_and_the_new_one_share_one_allowance(state: Path, engine: Upstream, tmp_path: Path) -> None:
+    """While both are valid, and over a restart."""
+    config = closed(state, engine.url)
+    with served(config) as gateway:
+        record, old = gateway.keys().create("acme", limits=Limits(requests_per_minute=3, tokens_per_day=1_000_000))
+        _, new = gateway.keys().create("", replaces=record.id, overlap_s=3600)
+        statuses = [status(gateway, x_api_key=key) for key in (old, new, old, new, old)]
+        used = sum(line.prompt_tokens + line.completion_tokens for line in gateway.ended(5))
+    assert statuses == [200, 200, 200, 429, 429]
+    path = tmp_path / "gateway.yaml"
+    path.write_text(json.dumps(config))
+    supervisor = Supervisor(path, lambda _: None)
+    assert supervisor._table.row(f"key:{record.id}")[DAY_USED] == used > 0
+    supervisor.close()
 
 
 def test_a_key_is_stored_hashed(state: Path) -> None:

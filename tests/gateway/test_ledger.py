@@ -1,5 +1,6 @@
 """Every token accounted, none twice, whatever crashes when; and the access log is a trace."""
 
+import asyncio
 import contextlib
 import json
 import os
@@ -22,6 +23,7 @@ from setpoint.cli import run
 from setpoint.errors import SetpointError
 from setpoint.gateway.journal import WINDOW_BYTES, Ended, Journal, Opened, written
 from setpoint.gateway.ledger import BATCH_BYTES, Ledger
+from setpoint.gateway.probe import run_probe
 from setpoint.testing.fake_engine import fake_engine
 from setpoint.testing.script import Script
 from setpoint.workload.traces import read_trace
@@ -233,7 +235,8 @@ def test_the_access_log_is_a_trace_without_text(state: Path, tmp_path: Path) -> 
     ledger.ingest(set())
     ledger.close()
     trace = read_trace(log)
-    assert (trace.format, len(trace.requests), trace.bad_lines) == ("access-log", 7, 0)
+    assert (trace.format, len(trace.requests), trace.bad_lines) == ("access-log", 6, 0)
+    assert trace.no_demand == 1
     answered = [r for r in trace.requests if r.answered]
     assert len(answered) == 6
     assert all(r.prompt_tokens > 1000 and r.output_tokens == 4 and r.latency_s for r in answered)
@@ -242,6 +245,27 @@ def test_the_access_log_is_a_trace_without_text(state: Path, tmp_path: Path) -> 
     assert "very own words" not in text
     assert all(str(block) not in text for blocks in kept for block in blocks)  # keyed, not as hashed
     assert log.stat().st_mode & 0o077 == 0
+
+
+def test_arrivals_of_a_card_are_what_asked_for_a_model(state: Path, tmp_path: Path) -> None:
+    """What the denial matrix tries leaves lines, and none of these is an arrival; what a limit refused is."""
+    log = tmp_path / "access.jsonl"
+    with fake_engine(Script()) as engine:
+        tenants = {"a": {"limits": {"requests_per_minute": 4}}}
+        with served(config_of(state, engine.url, tenants=tenants, auth={})) as gateway:
+            key = gateway.key = gateway.keys().create("a")[1]
+            asyncio.run(run_probe(f"http://127.0.0.1:{gateway.port}", "fake", key))
+            statuses = [gateway.chat().status for _ in range(6)]
+            until(lambda: sum(line.model == "fake" for line in gateway.lines()) == 6)
+            refused = len(gateway.lines()) - 6
+    assert 429 in statuses
+    ledger = Ledger(state, access_log=log)
+    ledger.ingest(set())
+    ledger.close()
+    trace = read_trace(log)
+    assert (len(trace.requests), trace.no_demand) == (6, refused)
+    assert sum(r.answered for r in trace.requests) == statuses.count(200)
+    assert refused > 15
 
 
 def test_whoever_asks_for_usage_leaves_the_log_of_a_running_gateway_alone(state: Path, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Allowances: exact under concurrency, in one process, in several, and in Redis."""
 
 import asyncio
+import json
 import os
 import socket
 import subprocess
@@ -16,21 +17,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.gateway.conftest import config_of, redis_of, served, until
+from tests.gateway.upstream import GOOD, Upstream, chunked, upstream
 
+from setpoint.gateway import redis_limits, shared
 from setpoint.gateway.config import Limits, Redis
 from setpoint.gateway.flow import Flow
 from setpoint.gateway.limits import (
     DAY_USED,
+    KEPT_ROWS,
     RESERVED,
     STREAMS,
     Holder,
     LimitReached,
     LimitStore,
+    Reservation,
     SharedLimits,
     per_minute,
 )
 from setpoint.gateway.redis_limits import RedisLimits
 from setpoint.gateway.shared import SharedTable
+from setpoint.gateway.supervisor import Supervisor
 from setpoint.testing.fake_engine import fake_engine
 from setpoint.testing.script import Script
 
@@ -254,6 +260,83 @@ def test_streams_at_once_are_bounded(state: Path) -> None:
     assert statuses.count(429) == 7
 
 
+def test_who_has_too_many_streams_is_told_when_one_of_them_ends(state: Path) -> None:
+    """The mean time that an answer of the model takes, over those under way; at most what clients wait for."""
+    freed = threading.Event()
+
+    def held(sock: socket.socket, request: bytes) -> bool:
+        freed.wait(20)
+        sock.sendall(chunked(GOOD))
+        return True
+
+    with upstream(held) as engine:
+        config = config_of(state, engine.url, tenants={"local": {"limits": {"streams": 2}}})
+        with served(config) as gateway, ThreadPoolExecutor(2) as pool:
+            first = [pool.submit(gateway.chat, stream=True) for _ in range(2)]
+            until(lambda: len(engine.requests) == 2)
+            gate = gateway.plane.snapshot.routes["fake"].gate
+            told = []
+            for service_s in (30.0, 4000.0, 0.1):
+                gate._service_s = service_s
+                refused = gateway.chat(stream=True)
+                assert (refused.status, refused.json()["error"]["code"]) == (429, "streams")
+                told.append(refused.fields["retry-after"])
+            freed.set()
+            assert [one.result().status for one in first] == [200, 200]
+    assert told == ["15", "60", "1"]
+
+
+COUNTED = {"model": "fake", "max_tokens": 1, "messages": [{"role": "user", "content": "hi"}]}
+
+
+def test_requests_that_need_no_engine_count_against_requests_alone(state: Path, engine: Upstream) -> None:
+    limits = {"requests_per_minute": 4, "tokens_per_minute": 50, "streams": 1}
+    with served(config_of(state, engine.url, tenants={"local": {"limits": limits}})) as gateway:
+        row = gateway.table.row("tenant:local")
+        row.hold(STREAMS, 1)  # a stream is under way: these are none
+        row.hold(RESERVED, 50)
+        statuses = [gateway.call("GET", "/v1/models").status for _ in range(2)]
+        statuses += [gateway.call("POST", "/v1/messages/count_tokens", COUNTED).status for _ in range(2)]
+        assert statuses == [200] * 4
+        over = [gateway.call("GET", "/v1/models"), gateway.call("POST", "/v1/messages/count_tokens", COUNTED)]
+        assert [one.status for one in over] == [429, 429]
+        assert 1 <= int(over[0].fields["retry-after"]) <= 15
+        assert over[1].json()["error"]["type"] == "rate_limit_error"
+        assert (row.held(STREAMS), row.held(RESERVED), row[DAY_USED]) == (1, 50, 0)
+        row.hold(STREAMS, -1)
+        row.hold(RESERVED, -50)
+        assert gateway.chat().json()["error"]["code"] == "requests_per_minute"
+        until(gateway.idle)
+
+
+def test_more_tenants_than_there_is_room_for_are_told(
+    state: Path, tmp_path: Path, engine: Upstream, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With a code of their own, and one line in the log; those known before, and declared ones, are served."""
+    monkeypatch.setattr(shared, "ROWS", KEPT_ROWS + 40)
+    config = config_of(state, engine.url, tenants={"declared": {}}, auth={"undeclared_tenants": True})
+    with served(config) as gateway:
+        keys = [gateway.keys().create(f"t{number}")[1] for number in range(50)]
+        answers = [gateway.chat(stream=True, fields={"x-api-key": key}) for key in keys]
+        statuses = [answer.status for answer in answers]
+        served_ = statuses.count(200)
+        assert statuses == [200] * served_ + [503] * (50 - served_)
+        assert 30 < served_ < 40
+        assert answers[-1].json()["error"]["code"] == "too_many_tenants"
+        assert int(answers[-1].fields["retry-after"]) >= 1
+        declared = gateway.keys().create("declared")[1]
+        for key in (keys[0], declared):
+            assert gateway.chat(stream=True, fields={"x-api-key": key}).status == 200
+        gateway.table.row("replica:of:a-later-configuration")
+        until(gateway.idle)
+    told = [record.getMessage() for record in caplog.records if "503" in record.getMessage()]
+    assert len(told) == 1
+    monkeypatch.setattr(shared, "ROWS", KEPT_ROWS + 10)  # a start with more that used tokens today than there is room
+    path = tmp_path / "gateway.yaml"
+    path.write_text(json.dumps(config))
+    Supervisor(path, lambda _: None).close()
+
+
 def test_reservations_of_cancelled_streams_come_back(state: Path) -> None:
     with fake_engine(Script(decode_s=0.02, output_tokens=1000)) as engine:
         config = config_of(state, engine.url, tenants={"local": {"limits": {"tokens_per_day": 3000}}})
@@ -310,11 +393,57 @@ def test_redis_refunds_and_charges(redis_url: str, monkeypatch: pytest.MonkeyPat
         first = await store.reserve([who], 100)
         with pytest.raises(LimitReached) as raised:
             await store.reserve([who], 1)
-        assert raised.value.limit == "streams"
+        assert (raised.value.limit, raised.value.held) == ("streams", 1)
         store.settle(first, 30)
         await store.calls.settled()
         assert not await admitted(store, who, 71)
         assert await admitted(store, who, 70)
+        await store.close()
+
+    asyncio.run(go())
+
+
+def test_an_exchange_that_outlasts_its_reservation_in_redis_is_charged_once(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def go() -> None:
+        store = redis_store(monkeypatch, redis_url, "late")
+        who = holder(tokens_per_day=100, tokens_per_minute=1000)
+        monkeypatch.setattr(redis_limits, "LEASE_S", 1e-6)
+        long, left = await store.reserve([who], 60), await store.reserve([who], 40)
+        monkeypatch.setattr(redis_limits, "LEASE_S", 7200)
+        other = await store.reserve([who], 90)  # nothing is set aside for them any longer
+        store.settle(other, 0)
+        store.settle(left, 0)
+        for _ in range(2):  # as after an answer of Redis that was lost
+            store.settle(long, 50)
+            await store.calls.settled()
+        store.settle(Reservation((who,), 30, "unknown"), 30)
+        await store.calls.settled()
+        assert not await admitted(store, who, 51)
+        assert await admitted(store, who, 50)
+        used = await store.calls.client.hgetall("{late}:tenant:a")
+        assert int(used[b"reserved"]) == 50
+        assert 49 <= float(used[b"tokens"]) <= 50
+        await store.close()
+
+    asyncio.run(go())
+
+
+def test_redis_counts_requests_that_need_no_engine(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def go() -> None:
+        store = redis_store(monkeypatch, redis_url, "count")
+        who = holder(requests_per_minute=2, tokens_per_minute=10, streams=1)
+        under_way = await store.reserve([who], 10)
+        await store.count([who, holder("tenant:unlimited")])
+        with pytest.raises(LimitReached) as raised:
+            await store.count([who])
+        assert raised.value.limit == "requests_per_minute"
+        store.settle(under_way, 0)
+        await store.calls.settled()
+        assert await store.calls.client.zcard("{count}:tenant:a:open") == 0
+        assert int(await store.calls.client.hget("{count}:tenant:a", "reserved")) == 0
+        assert not await store.calls.client.exists("{count}:tenant:unlimited")
         await store.close()
 
     asyncio.run(go())

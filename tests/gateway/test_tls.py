@@ -121,6 +121,13 @@ def test_only_clients_with_a_good_certificate_are_served_where_it_is_required(
         assert {row["group"]["tenant"]: row["requests"] for row in used} == {"acme": 1, "other": 1, "": 2}
 
 
+def test_who_opens_a_connection_and_shakes_no_hands_is_ended(state: Path, tmp_path: Path, engine: Upstream) -> None:
+    config = closed(state, engine.url, Files(tmp_path).tls) | {"http": {"header_timeout": 0.5}}
+    with whole(tmp_path / "gateway.yaml", config) as gateway, gateway.raw() as sock:
+        sock.settimeout(20)
+        assert read_all(sock) == b""
+
+
 def test_a_certificate_and_a_key_must_be_of_one_tenant(state: Path, tmp_path: Path, engine: Upstream) -> None:
     files = Files(tmp_path)
     config = closed(

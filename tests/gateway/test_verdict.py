@@ -136,6 +136,29 @@ def test_the_usage_chunk_reaches_only_a_client_that_asked_for_it(state: Path, wa
     assert (line.prompt_tokens, line.completion_tokens, line.cached_tokens, line.estimated) == (9, 2, 4, False)
 
 
+def numbered(*kinds: str) -> bytes:
+    """Events of the Responses dialect."""
+    return sse(*({"type": kind, "sequence_number": i, "delta": "x"} for i, kind in enumerate(kinds)))
+
+
+@pytest.mark.parametrize("dialects", [["responses"], ["chat"]])
+def test_the_error_event_of_a_numbered_stream_has_the_next_number(state: Path, dialects: list[str]) -> None:
+    """Also where the engine's last event, which failed the verdict, is not passed on."""
+    piece = numbered("response.created", "response.output_text.delta", "response.output_text.delta")
+    sent = piece if dialects == ["responses"] else sse(say("Hi"), say(" you"))
+
+    def answer(sock: socket.socket, request: bytes) -> bool:
+        sock.sendall(chunked(sent))  # a clean end of the body, and no terminal event
+        return False
+
+    with upstream(answer) as engine, served(config_of(state, engine.url, model={"dialects": dialects})) as gateway:
+        got = gateway.call("POST", "/v1/responses", {"model": "fake", "input": "hi", "stream": True})
+    *events, last = [json.loads(e.partition(b"data: ")[2]) for e in got.body.strip().split(b"\n\n")]
+    assert last["type"] == "error"
+    assert [e["sequence_number"] for e in (*events, last)] == list(range(len(events) + 1))
+    assert len(events) >= 3
+
+
 def test_an_empty_answer_is_passed_on_where_the_configuration_says_so(state: Path) -> None:
     def answer(sock: socket.socket, request: bytes) -> bool:
         sock.sendall(chunked(sse(chat(finish="stop"), "[DONE]")))

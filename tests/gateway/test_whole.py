@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -99,6 +100,37 @@ def test_a_gateway_from_start_to_end(state: Path, tmp_path: Path) -> None:
         used = {row["group"]["outcome"]: row for row in json.loads(shown.stdout)}
         tokens = sum(line["completion_tokens"] for line in answered)
         assert used["length"]["completion_tokens"] + used.get("complete", {}).get("completion_tokens", 0) == tokens
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_ends_a_drain_at_once(state: Path, tmp_path: Path, number: signal.Signals) -> None:
+    """The stream hears it, its tokens are accounted, and no process is left."""
+    with fake_engine(Script(decode_s=0.05)) as engine:
+        config = config_of(state, engine.url, workers=2, drain=600, access_log=str(tmp_path / "access.jsonl"))
+        with whole(tmp_path / "gateway.yaml", config) as gateway:
+            got: list[bytes] = []
+            reader = stream(gateway, got, 100_000)
+            workers = gateway.status()["pids"]
+            gateway.process.send_signal(number)
+            if number is signal.SIGINT:  # Ctrl-C reaches the whole group
+                for pid in workers:
+                    os.kill(pid, signal.SIGINT)
+            until(lambda: any("draining" in line for line in gateway.said))
+            seen = len(got)
+            assert gateway.process.poll() is None
+            assert reader.is_alive()
+            gateway.process.send_signal(number)
+            assert gateway.process.wait(30) == 130
+            reader.join(20)
+            assert len(got) > seen
+    body = b"".join(got)
+    assert b'"error"' in body
+    assert b"[DONE]" not in body
+    assert body.endswith(b"0\r\n\r\n")
+    assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
+    (line,) = [json.loads(text) for text in (tmp_path / "access.jsonl").read_text().splitlines()]
+    assert line["outcome"] == "cancelled"
+    assert line["completion_tokens"] == len(re.findall(rb'"content":"[^"]', body)) > 0
 
 
 def test_a_killed_worker_is_replaced_and_accounted_for(state: Path, tmp_path: Path) -> None:
@@ -275,7 +307,10 @@ def test_keys_by_the_command_line(state: Path, tmp_path: Path, capsys: pytest.Ca
     assert key not in listed
     (entry,) = json.loads(listed)
     assert entry["limits"] == {"tokens_per_minute": 100_000}
-    assert run(["keys", "create", *config, "--replaces", entry["id"], "--overlap", "1h"]) == 0
+    assert run(["keys", "create", *config, "--replaces", entry["id"], "--overlap", "1h", "--json"]) == 0
+    new = json.loads(capsys.readouterr().out)
+    kept = ("tenant", "limits", "scopes", "expires")
+    assert [new[name] for name in kept] == [entry[name] for name in kept]
     assert run(["keys", "revoke", entry["id"], *config]) == 0
     assert run(["keys", "revoke", entry["id"], *config]) == 2
     assert run(["keys", "create", "stranger", *config]) == 2

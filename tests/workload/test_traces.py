@@ -156,6 +156,29 @@ def test_an_unanswered_request_needs_no_lengths(tmp_path: Path) -> None:
     assert (request.answered, request.prompt_tokens) == (False, 0)
 
 
+@pytest.mark.parametrize("status", [429, 503, 408, 499, 500, 502, 504])
+def test_what_a_limit_or_a_failure_kept_from_its_answer_is_demand(tmp_path: Path, status: int) -> None:
+    ours = {"time": 1, "status": status, "outcome": "rejected", "model": "m", "prompt_tokens": 0}
+    trace = read_trace(lines(tmp_path, {"time": 1, "status": status}, ours))
+    assert (len(trace.requests), trace.no_demand) == (2, 0)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"status": 401},
+        {"status": 404},
+        {"status": 400, "model": "m"},
+        {"status": 304, "model": "m"},
+        {"status": 503, "outcome": "rejected", "reason": "tenants"},  # the gateway's own line of no model
+        {"status": 499, "outcome": "cancelled"},
+    ],
+)
+def test_what_no_model_could_have_answered_is_no_demand(tmp_path: Path, line: dict[str, object]) -> None:
+    trace = read_trace(lines(tmp_path, LOGGED, {"time": 1, **line}))
+    assert (len(trace.requests), trace.no_demand, trace.bad_lines) == (1, 1, 0)
+
+
 def unreadable(tmp_path: Path) -> Iterator[tuple[Path, str]]:
     yield tmp_path / "missing.csv", "no such file or directory"
     for name, content, reason in [

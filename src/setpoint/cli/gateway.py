@@ -158,7 +158,9 @@ def create(
     scope: Annotated[list[str] | None, typer.Option(help="inference or admin; repeatable.")] = None,
     expires: Annotated[str | None, typer.Option(help='Its life, e.g. "90d".')] = None,
     limit: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Its own limit; repeatable.")] = None,
-    replaces: Annotated[str | None, typer.Option(metavar="ID", help="Key that it takes over from.")] = None,
+    replaces: Annotated[
+        str | None, typer.Option(metavar="ID", help="Key that it takes over from, with all not given anew.")
+    ] = None,
     overlap: Annotated[str, typer.Option(help="How long both are valid.")] = "24h",
     json: Json = False,
 ) -> None:
@@ -180,8 +182,8 @@ def create(
         tenant or "",
         note=note,
         models=tuple(model) if model else None,
-        scopes=tuple(scope or ("inference",)),
-        limits=_limits(limit),
+        scopes=tuple(scope) if scope else None,
+        limits=_limits(limit) if limit else None,
         expires_in_s=seconds("--expires", expires),
         replaces=replaces,
         overlap_s=seconds("--overlap", overlap) or 0.0,

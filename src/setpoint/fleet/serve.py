@@ -119,8 +119,11 @@ class Fleet:
         self._remotes: dict[str, list[RemoteEngine]] = {}
         self._pool = ThreadPoolExecutor(max(1, 2 * len(self._launches)), "engine")
 
-    async def run(self) -> None:
+    async def run(self) -> bool:
         """Serves until SIGTERM or SIGINT, drains, and ends every engine.
+
+        Returns:
+            Whether a second signal cut the drain short.
 
         Raises:
             SetpointError: an engine never answered, or none is left.
@@ -149,6 +152,7 @@ class Fleet:
         if isinstance(failure, Exception):
             raise failure
         self._say("every engine has ended")
+        return gateway.interrupted
 
     def _models(self, gateway: Supervisor) -> list[_Model]:
         times = LoadTimes(Path(self._deployment.state).absolute())
@@ -233,8 +237,10 @@ def run_fleet(
 
     Raises:
         SetpointError: it cannot be started, or nothing of it is left.
+        KeyboardInterrupt: a second signal cut the drain short; all has ended.
     """
     logging.basicConfig(stream=sys.stderr, format="setpoint gateway: %(message)s")
     import uvloop  # noqa: PLC0415 - only the process that serves needs it
 
-    uvloop.run(Fleet(deployment, reread=reread, say=say, serving=serving).run())
+    if uvloop.run(Fleet(deployment, reread=reread, say=say, serving=serving).run()):
+        raise KeyboardInterrupt

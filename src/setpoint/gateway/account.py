@@ -131,7 +131,7 @@ class Account:
             priority=CLASSES[self.rank],
             stream=ask.stream if ask is not None else False,
             status=status,
-            sent_status=200 if self.replayed or (self.relay is not None and self.relay.passed_on) else status,
+            sent_status=200 if self._head_was_200() else status,
             outcome=outcome.value,
             reason=reason,
             prompt_tokens=prompt,
@@ -154,6 +154,11 @@ class Account:
             config=self.config,
             trace=traceparent(self.request.fields),
         )
+
+    def _head_was_200(self) -> bool:
+        if self.replayed or (self.relay is not None and self.relay.passed_on):
+            return True
+        return self.refusal is not None and self.refusal.within_stream
 
     def _outcome(self, *, client_gone: bool) -> tuple[Outcome, str | None, int]:
         """Outcome, reason, and the status that tells it."""

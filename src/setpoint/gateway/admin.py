@@ -26,8 +26,8 @@ class _NewKey(msgspec.Struct, forbid_unknown_fields=True):
     tenant: str
     note: str = ""
     models: list[str] | None = None
-    scopes: tuple[str, ...] = ("inference",)
-    limits: dict[str, int] = {}
+    scopes: tuple[str, ...] | None = None
+    limits: dict[str, int] | None = None
     expires_in_s: float | None = None
     replaces: str | None = None
     overlap_s: float = 0.0
@@ -116,7 +116,7 @@ class Admin:
     def _create(self, body: bytes) -> bytes:
         try:
             asked = msgspec.json.decode(body, type=_NewKey)
-            limits = Limits.model_validate(asked.limits)
+            limits = None if asked.limits is None else Limits.model_validate(asked.limits)
         except (msgspec.DecodeError, ValueError):
             raise Refusal(400, "invalid_request", "The body is not the description of a key.") from None
         key, text = self._keys.create(

@@ -6,6 +6,7 @@ MAX_TAIL_BYTES = 16 * 2**20
 _EVENT = re.compile(rb".+?(?:\r\n\r\n|\n\n|\r\r|\Z)", re.DOTALL)
 _USAGE = re.compile(rb'"usage"\s*:\s*\{')
 _NO_CHOICES = re.compile(rb'"choices"\s*:\s*\[\s*\]')
+_NUMBER = re.compile(rb'"sequence_number"\s*:\s*(\d{1,15})')
 _TERMINAL = re.compile(
     rb'^data:\s*\[DONE\]|^event:\s*message_stop|^event:\s*error|"type"\s*:\s*"(?:message_stop|error)"|"error"\s*:'
     rb'|"type"\s*:\s*"response\.(?:completed|incomplete|failed|cancelled)"',
@@ -66,3 +67,8 @@ def without_usage(data: bytes) -> bytes:
     if b'"usage"' not in data or not _USAGE.search(data):
         return data
     return b"".join(e for e in split(data) if not (_USAGE.search(e) and _NO_CHOICES.search(e)))
+
+
+def next_number(said: bytes) -> int:
+    """The number of the event that follows these, in the dialect that numbers its events; 0 where none has one."""
+    return max((int(number) for number in _NUMBER.findall(said)), default=-1) + 1

@@ -20,16 +20,16 @@ from setpoint.gateway.gate import Lease, Ticket, prompt_key
 from setpoint.gateway.idempotency import Claim, Kept
 from setpoint.gateway.identity import Identity
 from setpoint.gateway.incoming import Request
-from setpoint.gateway.limits import LimitReached, Reservation
+from setpoint.gateway.limits import NO_ROW, LimitReached, Reservation
 from setpoint.gateway.prefix import chain
 from setpoint.gateway.refusal import Refusal, no_capacity
-from setpoint.gateway.relay import Relay
+from setpoint.gateway.relay import Relay, open_stream
 from setpoint.gateway.replica import Replica
 from setpoint.gateway.silence import SILENCE, keep_silent
 from setpoint.gateway.snapshot import Route
 from setpoint.gateway.tokenization import token_ids
 from setpoint.protocol.requests import PATHS
-from setpoint.protocol.translate import TRANSLATED
+from setpoint.protocol.translate import TRANSLATED, ping
 from setpoint.records.target import Dialect
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 MAX_KEY = 2**60 - 1
 MAX_DIGITS = 12  # of a time in milliseconds
+LONGEST_WAIT_S = 60.0  # the official clients take no longer time from Retry-After
 _log = logging.getLogger(__name__)
 
 
@@ -81,7 +82,7 @@ class Exchange:
         except Refusal as refusal:
             self._tell(refusal)
         except LimitReached as reached:
-            self._tell(_over(reached))
+            self._tell(self._over(reached))
         except asyncio.CancelledError:
             # a client may leave once it has all
             self.account.cancelled = self.relay is None or self.relay.judgement is None
@@ -150,7 +151,9 @@ class Exchange:
         if path.startswith(SILENCE):
             self._reservation = await self._plane.limits.reserve(identity.holders, 0)
             await keep_silent(self._client, path.removeprefix(SILENCE), self._fields)
-        elif path == COUNT_TOKENS and self._request.method == "POST":
+            return
+        await self._plane.limits.count(identity.holders)
+        if path == COUNT_TOKENS and self._request.method == "POST":
             body = counted_tokens(self._snapshot, identity, self._request)
             self._client.reply(200, body, [*self._fields, ("x-setpoint-origin", "estimated")])
         else:
@@ -318,6 +321,23 @@ class Exchange:
                 self._spoke_s = relay.last_s
                 self._lease.replica.spoke()
 
+    def check(self, now_s: float) -> None:
+        """Called a few times a second: ends what is too slow, and keeps a stream alive that waits for its engine."""
+        relay, account = self.relay, self.account
+        if relay is not None:
+            relay.check(now_s)
+            if relay.judgement is None:
+                return
+        if self._reservation is None or account.ask is None or account.route is None or not account.ask.stream:
+            return
+        if self._lease is not None and not self._lease.released:
+            return  # an answer has ended, and its connection is cleared
+        ping_s, last_s = account.route.timeouts.ping, relay.last_s if relay is not None else self._request.received_s
+        if ping_s and now_s - max(self._spoke_s, last_s) > ping_s:
+            self._spoke_s = now_s
+            open_stream(self._client, self._fields)
+            self._client.send(ping(account.ask.dialect))
+
     def _tell(self, refusal: Refusal) -> None:
         """The client hears why, as far as it has heard nothing else."""
         self.account.refusal = refusal
@@ -328,7 +348,21 @@ class Exchange:
             anthropic = Dialect.MESSAGES if self._request.path.startswith("/v1/messages") else dialect
             client.reply(refusal.status, refusal.body(anthropic), refusal.fields + self._fields)
         elif self.account.ask is not None:
+            refusal.within_stream = True
             client.end(refusal.event(self.account.ask.dialect))
+
+    def _over(self, reached: LimitReached) -> Refusal:
+        """A limit, as its client is told."""
+        words, wait_s = reached.limit.replace("_", " "), reached.retry_after_s
+        if reached.limit == "unreachable":
+            return Refusal(503, "limits", "Allowances cannot be checked at the moment.", retry_after_s=1)
+        if reached.limit == NO_ROW:
+            return Refusal(503, NO_ROW, "The gateway serves no further tenants at the moment.", retry_after_s=wait_s)
+        if wait_s is None:
+            return Refusal(400, reached.limit, f"The request is larger than the whole allowance of {words}.")
+        if reached.limit == "streams" and self.account.route is not None:
+            wait_s = min(self.account.route.gate.service_s / reached.held, LONGEST_WAIT_S)
+        return Refusal(429, reached.limit, f"The allowance of {words} is used up.", retry_after_s=wait_s)
 
     def _close(self) -> None:
         """Gives back, charges, and writes the line."""
@@ -359,15 +393,6 @@ async def _connected(replica: Replica, relay: Relay, limit_s: float) -> Connecti
         timeout = isinstance(error, TimeoutError)
         relay.unreachable(describe_failure(error), time.monotonic(), timeout=timeout)
         return None
-
-
-def _over(reached: LimitReached) -> Refusal:
-    words = reached.limit.replace("_", " ")
-    if reached.limit == "unreachable":
-        return Refusal(503, "limits", "Allowances cannot be checked at the moment.", retry_after_s=1)
-    if reached.retry_after_s is None:
-        return Refusal(400, reached.limit, f"The request is larger than the whole allowance of {words}.")
-    return Refusal(429, reached.limit, f"The allowance of {words} is used up.", retry_after_s=reached.retry_after_s)
 
 
 def engine_dialect(asked: Dialect, spoken: list[Dialect]) -> Dialect | None:

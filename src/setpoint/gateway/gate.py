@@ -79,6 +79,11 @@ class Lease:
         self._taken_s = time.monotonic()
         self._on_release = on_release
 
+    @property
+    def released(self) -> bool:
+        """Whether the place was given back."""
+        return self._released
+
     def prefilled(self) -> None:
         """The first token came."""
         if self._queued:
@@ -192,6 +197,11 @@ class Gate:
         """Whether no replica serves, and one loads or will be started because of this ticket."""
         left = [r for r in self.replicas if r.name not in ticket.exclude]
         return not any(_serving(r) for r in left) and any(r.state in HELD_FOR for r in left)
+
+    @property
+    def service_s(self) -> float:
+        """Recent mean of the time that a request has its place for."""
+        return self._service_s
 
     def expected_wait_s(self, rank: int) -> float:
         """How long a new ticket of a class would wait: those before it, at the recent service time."""

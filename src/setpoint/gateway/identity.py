@@ -96,7 +96,7 @@ class Authenticator:
         if key is not None:
             known = self._known.get(key.id)
             if known is None or known[0] is not key:
-                found = self._identity(key.tenant, key.id, None, key.models, key.limits, frozenset(key.scopes))
+                found = self._identity(key.tenant, key, None, key.models, key.limits, frozenset(key.scopes))
                 known = self._known[key.id] = (key, found)
             found = known[1]
         elif self._tokens is not None and text.count(".") == 2 and (holder := await self._tokens.verify(text)):
@@ -126,7 +126,7 @@ class Authenticator:
     def _identity(
         self,
         name: str,
-        key: str | None,
+        key: Key | None,
         subject: str | None,
         models: tuple[str, ...] | None,
         limits: Limits | None,
@@ -140,11 +140,11 @@ class Authenticator:
         allowed = [frozenset(m) for m in (tenant.models, models) if m is not None]
         holders = [Holder(f"tenant:{name}", tenant.limits)]
         if key is not None and limits is not None and limits != Limits():
-            holders.append(Holder(f"key:{key}", limits))
+            holders.append(Holder(f"key:{key.first}", limits))  # one allowance, however often the key is rotated
         every = [h.allowance for h in holders]
         return Identity(
             name,
-            key,
+            None if key is None else key.id,
             subject,
             frozenset.intersection(*allowed) if allowed else None,
             scopes,

@@ -8,7 +8,7 @@ import hashlib
 import secrets
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -46,6 +46,8 @@ class Key:
         expires: Unix time; None never.
         revoked: Unix time; None is in force.
         replaces: The key that it was made to replace.
+        first: The key that its chain of replacements began with, itself without one. All of the chain share what they
+            may use.
     """
 
     id: str
@@ -58,6 +60,7 @@ class Key:
     expires: float | None
     revoked: float | None
     replaces: str | None
+    first: str
 
     def valid(self, now: float) -> bool:
         """Whether it opens anything at a Unix time."""
@@ -115,7 +118,7 @@ class KeyStore:
         *,
         note: str = "",
         models: tuple[str, ...] | None = None,
-        scopes: tuple[str, ...] = ("inference",),
+        scopes: tuple[str, ...] | None = None,
         limits: Limits | None = None,
         expires_in_s: float | None = None,
         replaces: str | None = None,
@@ -126,29 +129,34 @@ class KeyStore:
         Args:
             tenant: Whose.
             note: In the owner's words.
-            models: Models it may use.
-            scopes: What it may do.
-            limits: Of its own.
-            expires_in_s: Its life.
-            replaces: A key that ends ``overlap_s`` from now; tenant, models, scopes and limits are taken from it.
+            models: Models it may use; None is all.
+            scopes: What it may do; None is inference.
+            limits: Of its own; None is none.
+            expires_in_s: Its life; None has no end.
+            replaces: A key that ends ``overlap_s`` from now. Its tenant is the new key's, and what is None here is
+                taken from it, the moment at which it expires included.
             overlap_s: How long both are valid.
 
         Raises:
             UsageError: the key to replace does not exist.
         """
         now = time.time()
-        limits = limits or Limits()
+        identifier = first = secrets.token_hex(5)
+        expires = None if expires_in_s is None else now + expires_in_s
         if replaces is not None:
             old = next((key for key in self.list() if key.id == replaces), None)
             if old is None or not old.valid(now):
                 raise UsageError(
                     f"There is no valid key {replaces!r} to replace.", fix="`setpoint keys list` shows them."
                 )
-            tenant, models, scopes, limits, note = old.tenant, old.models, old.scopes, old.limits, note or old.note
-        identifier = secrets.token_hex(5)
+            tenant, note, first = old.tenant, note or old.note, old.first
+            models = old.models if models is None else models
+            scopes = old.scopes if scopes is None else scopes
+            limits = old.limits if limits is None else limits
+            expires = old.expires if expires is None else expires
+        scopes, limits = ("inference",) if scopes is None else scopes, limits or Limits()
         text = f"{PREFIX}-{identifier}-{secrets.token_urlsafe(32)}"
-        expires = None if expires_in_s is None else now + expires_in_s
-        key = Key(identifier, tenant, note, models, scopes, limits, now, expires, None, replaces)
+        key = Key(identifier, tenant, note, models, scopes, limits, now, expires, None, replaces, first)
         row = (
             key.id, digest_of(text), tenant, note, None if models is None else " ".join(models), " ".join(scopes),
             limits.model_dump_json(exclude_none=True), now, expires, None, replaces,
@@ -179,7 +187,8 @@ class KeyStore:
         """All keys, oldest first."""
         with self._connected() as db:
             rows = db.execute(f"SELECT {_COLUMNS} FROM keys ORDER BY created").fetchall()  # noqa: S608 - a constant
-        return [_key(row) for row in rows]
+        before = {str(row[0]): row[-1] for row in rows}
+        return [_key(row, before) for row in rows]
 
     def find(self, text: str) -> Key | None:
         """The valid key with this text. A new key is found at once; an end of one is seen within a second."""
@@ -196,11 +205,16 @@ class KeyStore:
         if version == self._version:
             return
         rows = self._reader.execute(f"SELECT digest, {_COLUMNS} FROM keys").fetchall()  # noqa: S608 - a constant
-        self._known = {row[0]: _key(row[1:]) for row in rows}
+        before = {str(row[1]): row[-1] for row in rows}
+        self._known = {row[0]: _key(row[1:], before) for row in rows}
         self._version = version
 
 
-def _key(row: tuple[object, ...]) -> Key:
+def _key(row: tuple[object, ...], before: Mapping[str, object]) -> Key:
+    """A row, given the key that each key replaced."""
+    first = str(row[0])
+    while (older := before.get(first)) is not None:
+        first = str(older)
     identifier, tenant, note, models, scopes, limits, created, expires, revoked, replaces = row
     return Key(
         str(identifier),
@@ -213,4 +227,5 @@ def _key(row: tuple[object, ...]) -> Key:
         None if expires is None else float(str(expires)),
         None if revoked is None else float(str(revoked)),
         None if replaces is None else str(replaces),
+        first,
     )

@@ -4,20 +4,25 @@ A minute's allowance is a bucket that refills evenly; a day's is a UTC calendar 
 (estimated prompt and the longest answer) and charged at what was used; the difference is free again at once.
 """
 
+import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from setpoint.gateway.config import Limits as Allowance
-from setpoint.gateway.shared import COMMON_CELLS, Row, SharedTable
+from setpoint.gateway.shared import COMMON_CELLS, Row, SharedTable, TableFullError
 
 DAY_S = 86_400
+NO_ROW = "too_many_tenants"
+FULL_S = 60.0  # after which a tenant that finds no row may ask again; rows become free with a restart only
+KEPT_ROWS = 256  # never given to tenants and keys: replicas and models of a later configuration need theirs
 _MILLI = 1000  # levels are kept in thousandths, so that refills of a fraction are not lost
 # common cells
 REQUESTS, REQUESTS_AT, TOKENS, TOKENS_AT, DAY, DAY_USED = range(6)
 # worker cells
 STREAMS, RESERVED = range(2)
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +58,12 @@ class LimitReached(Exception):  # noqa: N818 - a fact about an allowance
     Attributes:
         limit: Name of the limit, e.g. ``tokens_per_minute``.
         retry_after_s: When the same request could be admitted; None: never, it is larger than the allowance.
+        held: Requests of the holder that are under way, where these are what is limited.
     """
 
-    def __init__(self, limit: str, retry_after_s: float | None) -> None:
+    def __init__(self, limit: str, retry_after_s: float | None, *, held: int = 1) -> None:
         super().__init__(limit)
+        self.held = held
         self.limit = limit
         self.retry_after_s = retry_after_s
 
@@ -69,6 +76,14 @@ class LimitStore(Protocol):
 
         Raises:
             LimitReached: one holder's limit.
+        """
+        ...
+
+    async def count(self, holders: Sequence[Holder]) -> None:
+        """Counts a request that needs no engine: against requests a minute alone, with nothing to settle.
+
+        Raises:
+            LimitReached: one holder's limit; then it counts for none.
         """
         ...
 
@@ -121,17 +136,38 @@ class SharedLimits:
     def __init__(self, table: SharedTable) -> None:
         self._table = table
         self._caps: dict[str, _Caps] = {}  # as many as the table has rows
+        self._told = False
 
     def _caps_of(self, holder: Holder) -> _Caps:
         known = self._caps.get(holder.name)
         if known is None or known.holder is not holder:
             a = holder.allowance
-            row = self._table.row(holder.name)
+            row = self._row(holder.name)
             known = _Caps(
                 holder, row, a.streams, a.requests_per_minute, a.tokens_per_minute, a.tokens_per_day
             )  # fmt: skip
             self._caps[holder.name] = known
         return known
+
+    def _row(self, name: str) -> Row:
+        try:
+            return self._table.row(name, KEPT_ROWS)
+        except TableFullError as full:
+            if not self._told:
+                self._told = True
+                _log.error("%s Further ones are answered 503 until a restart.", full.message)
+            raise LimitReached(NO_ROW, FULL_S) from None
+
+    async def count(self, holders: Sequence[Holder]) -> None:
+        """See ``LimitStore``."""
+        now_us, now_s = time.monotonic_ns() // 1000, time.time()
+        every = [self._caps_of(h) for h in holders if h.allowance.requests_per_minute is not None]
+        with self._table.locked():
+            alone = [caps._replace(streams=None, minute=None, day=None) for caps in every]
+            levels = [_requests_after(caps, 0, now_us, now_s) for caps in alone]
+            for caps, level in zip(every, levels, strict=True):
+                if level is not None:
+                    caps.row[REQUESTS], caps.row[REQUESTS_AT] = level, now_us
 
     async def reserve(self, holders: Sequence[Holder], tokens: int) -> Reservation:
         """See ``LimitStore``."""
@@ -179,7 +215,7 @@ def _requests_after(caps: _Caps, tokens: int, now_us: int, now_s: float) -> int 
     level, at_us, token_level, token_at_us, day, day_used, *_ = levels
     reserved = levels[COMMON_CELLS + RESERVED]
     if streams is not None and levels[COMMON_CELLS + STREAMS] >= streams:
-        raise LimitReached("streams", 1.0)
+        raise LimitReached("streams", 1.0, held=levels[COMMON_CELLS + STREAMS])
     after = None
     if requests is not None:
         level = drained(level, at_us, now_us, requests)

@@ -53,7 +53,7 @@ class Plane:
         self.connections: set[ServerConnection] = set()
         self.exchanges: set[Exchange] = set()
         self.buffered = 0
-        self.draining = False
+        self.draining = self._hurried = False
         self._salts: dict[str, str] = {}
         self._table = table
         self._folder = folder
@@ -156,14 +156,17 @@ class Plane:
                 connection.check(now)
             for exchange in tuple(self.exchanges):
                 exchange.prefilled()
-                if exchange.relay is not None:
-                    exchange.relay.check(now)
+                exchange.check(now)
+
+    def hurry(self) -> None:
+        """A drain, under way or to come, waits for no request."""
+        self._hurried = True
 
     async def drain(self, seconds: float) -> None:
         """Lets requests under way end, up to a limit; then ends them."""
         self.draining = True
         until = time.monotonic() + seconds
-        while time.monotonic() < until:
+        while time.monotonic() < until and not self._hurried:
             for connection in tuple(self.connections):
                 if connection.idle:
                     connection.close()

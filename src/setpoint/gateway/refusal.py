@@ -32,7 +32,12 @@ class Refusal(Exception):  # noqa: N818 - a decision, with the status that tells
         code: Stable word for programs and metrics, e.g. ``tokens_per_minute``.
         message: For people; nothing of a prompt, a key or an address in it.
         retry_after_s: When to try again.
+
+    Attributes:
+        within_stream: The head of a stream had been sent before, and an event told it.
     """
+
+    within_stream = False
 
     def __init__(self, status: int, code: str, message: str, *, retry_after_s: float | None = None) -> None:
         super().__init__(message)
@@ -52,10 +57,16 @@ class Refusal(Exception):  # noqa: N818 - a decision, with the status that tells
         """The error document of a dialect; OpenAI's where none is known."""
         return msgspec.json.encode(_document(self.status, self.code, self.message, dialect))
 
-    def event(self, dialect: Dialect) -> bytes:
-        """The error event that ends a stream of a dialect. Nothing terminal follows it."""
+    def event(self, dialect: Dialect, number: int = 0) -> bytes:
+        """The error event that ends a stream of a dialect. Nothing terminal follows it.
+
+        Args:
+            dialect: Of the client.
+            number: Its place in the stream, where the dialect counts events.
+        """
         if dialect is Dialect.RESPONSES:
-            data = {"type": "error", "code": self.code, "message": self.message, "param": None}
+            told = {"type": "error", "code": self.code, "message": self.message, "param": None}
+            data = told | {"sequence_number": number}
             return b"event: error\ndata: " + msgspec.json.encode(data) + b"\n\n"
         document = msgspec.json.encode(_document(self.status, self.code, self.message, dialect))
         return (b"event: error\ndata: " if dialect is Dialect.MESSAGES else b"data: ") + document + b"\n\n"

@@ -13,7 +13,7 @@ from setpoint.errors import TranslationError
 from setpoint.gateway.ask import Ask
 from setpoint.gateway.config import Timeouts
 from setpoint.gateway.downstream import ServerConnection
-from setpoint.gateway.events import MAX_TAIL_BYTES, EventCutter, before_terminal, without_usage
+from setpoint.gateway.events import MAX_TAIL_BYTES, EventCutter, before_terminal, next_number, without_usage
 from setpoint.gateway.fault import fault, retry_after_s
 from setpoint.gateway.flow import Moment
 from setpoint.gateway.refusal import Refusal, no_capacity
@@ -53,10 +53,10 @@ class Relay:
     """
 
     __slots__ = (
-        "_ask", "_body", "_body_bytes", "_client", "_connection", "_cutter", "_end", "_engine",
-        "_fields", "_pass_empty", "_pinged_s", "_repair", "_reused", "_same", "_started_s", "_status", "_stream",
-        "_timeouts", "_translator", "_type", "_whole_usage", "done", "first_s", "healthy", "held", "judgement",
-        "last_s", "passed_on", "reader", "refusal", "retry_after", "retryable", "sent_s", "stale", "whole",
+        "_ask", "_body", "_body_bytes", "_client", "_connection", "_cutter", "_end", "_engine", "_fields",
+        "_pass_empty", "_pinged_s", "_plain", "_repair", "_reused", "_said_last", "_same", "_started_s", "_status",
+        "_stream", "_timeouts", "_translator", "_type", "_whole_usage", "done", "first_s", "healthy", "held",
+        "judgement", "last_s", "passed_on", "reader", "refusal", "retry_after", "retryable", "sent_s", "stale", "whole",
     )  # fmt: skip
 
     def __init__(
@@ -90,6 +90,8 @@ class Relay:
         self._pinged_s = started_s
         self._engine = engine
         self._same = engine is ask.dialect
+        self._plain = self._same and engine is not Dialect.RESPONSES  # whose events are numbered
+        self._said_last = b""
         self._whole_usage = ask.wants_usage or engine not in (Dialect.CHAT, Dialect.COMPLETIONS)
         self._translator: translate.StreamTranslator | None = None
         self.reader = AnswerReader(engine)
@@ -256,7 +258,7 @@ class Relay:
             judgement = self.judgement
         refusal = fault(judgement)
         if self.passed_on:
-            self._client.end(refusal.event(self._ask.dialect))
+            self._client.end(refusal.event(self._ask.dialect, next_number(self._said_last)))
         else:
             self.refusal = refusal
             mendable = judgement.outcome in self._repair
@@ -350,13 +352,10 @@ class Relay:
     # to the client
 
     def _open(self) -> None:
-        """The head of a stream."""
-        if not self._client.committed and not self._client.gone:
-            fields = [("content-type", "text/event-stream; charset=utf-8"), ("cache-control", "no-cache")]
-            self._client.head(200, fields + self._fields)
+        open_stream(self._client, self._fields)
 
     def _pass_on(self, events: bytes) -> None:
-        if self.passed_on and self._same:  # nearly every token
+        if self.passed_on and self._plain:  # nearly every token
             self._client.send(events if self._whole_usage else without_usage(events))
             return
         said = self._said(events)
@@ -370,6 +369,8 @@ class Relay:
             self._open()
             self.passed_on = True
             self._client.send(said)
+            if self._ask.dialect is Dialect.RESPONSES:
+                self._said_last = said
 
     def _said(self, events: bytes, *, last: bool = False) -> bytes:
         """Whole events of the engine as the client gets them."""
@@ -402,3 +403,10 @@ class Relay:
     def first_token_s(self) -> float | None:
         """Arrival of the first delta."""
         return self.reader.seen.chunk_s[0] if self.reader.seen.chunk_s else None
+
+
+def open_stream(client: ServerConnection, fields: list[tuple[str, str]]) -> None:
+    """The head of a stream, where it has not been sent."""
+    if not client.committed and not client.gone:
+        own = [("content-type", "text/event-stream; charset=utf-8"), ("cache-control", "no-cache")]
+        client.head(200, own + fields)

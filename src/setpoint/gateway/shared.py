@@ -22,6 +22,10 @@ MAX_WORKERS = 64
 _CELL = 8
 
 
+class TableFullError(SetpointError):
+    """No row is left for a new name."""
+
+
 class SharedTable:
     """A file of 64-bit signed integers, mapped by every process of one gateway.
 
@@ -59,22 +63,26 @@ class SharedTable:
         """Excludes the other worker processes, where there are any; held for microseconds, never across an await."""
         return self._lock
 
-    def row(self, name: str) -> "Row":
+    def row(self, name: str, kept: int = 0) -> "Row":
         """The row of a name, the same in every process; given out on first use.
 
+        Args:
+            name: Whose.
+            kept: Rows at the end that a new name does not get.
+
         Raises:
-            SetpointError: no row is left.
+            TableFullError: no row is left.
         """
         known = self._rows.get(name)
         if known is None:
             digest = blake2b(name.encode(), digest_size=16).digest()
             mark = tuple(int.from_bytes(digest[i : i + 8], "little", signed=True) or 1 for i in (0, 8))
             with self._names:
-                known = self._rows[name] = Row(self, self._find(mark))
+                known = self._rows[name] = Row(self, self._find(mark, kept))
         return known
 
-    def _find(self, mark: tuple[int, ...]) -> int:
-        for number in range(ROWS):
+    def _find(self, mark: tuple[int, ...], kept: int) -> int:
+        for number in range(ROWS - kept):
             start = number * self._width
             found = (self.cells[start], self.cells[start + 1])
             if found == mark:
@@ -82,7 +90,9 @@ class SharedTable:
             if found == (0, 0):
                 self.cells[start], self.cells[start + 1] = mark
                 return start + NAME_CELLS
-        raise SetpointError(f"More than {ROWS} replicas, tenants and keys are in use.", fix="Declare fewer tenants.")
+        raise TableFullError(
+            f"More than {ROWS - kept:,} replicas, tenants and keys are in use.", fix="Declare fewer tenants."
+        )
 
     def clear_worker(self, worker: int) -> None:
         """Gives back all that a worker held: it has ended."""

@@ -1,5 +1,6 @@
 """What a configuration in force amounts to; a reload makes a new one, and requests under way keep theirs."""
 
+import contextlib
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from setpoint.gateway.identity import Authenticator, Identity, TokenVerifier
 from setpoint.gateway.keys import KeyStore
 from setpoint.gateway.refusal import unknown_model
 from setpoint.gateway.replica import Replica
-from setpoint.gateway.shared import SharedTable
+from setpoint.gateway.shared import SharedTable, TableFullError
 from setpoint.records.exchange import Outcome
 from setpoint.records.target import Dialect
 
@@ -168,6 +169,10 @@ def take_snapshot(
         tokens: For bearer tokens.
         gauge: Told changes of waiting tickets.
     """
+    if config.auth.undeclared_tenants:
+        with contextlib.suppress(TableFullError):
+            for tenant in config.tenants:
+                table.row(f"tenant:{tenant}")  # before undeclared ones have taken every row
     routes, names = {}, {}
     for name, model in config.models.items():
         names[name] = name

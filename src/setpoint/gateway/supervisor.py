@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,14 +31,14 @@ from setpoint.gateway.identity import secret_of
 from setpoint.gateway.journal import Ended
 from setpoint.gateway.keys import KeyStore
 from setpoint.gateway.ledger import Ledger
-from setpoint.gateway.limits import DAY, DAY_S, DAY_USED
+from setpoint.gateway.limits import DAY, DAY_S, DAY_USED, KEPT_ROWS
 from setpoint.gateway.metrics import Live, Metrics
 from setpoint.gateway.reading import content_of, parse_config
 from setpoint.gateway.replica import KV_TOKENS, STATE_NAMES, Replica
-from setpoint.gateway.shared import SharedTable
+from setpoint.gateway.shared import SharedTable, TableFullError
 from setpoint.gateway.snapshot import Snapshot, take_snapshot
 from setpoint.gateway.telemetry import Spans
-from setpoint.gateway.worker import READY, listening, spare_collections
+from setpoint.gateway.worker import AT_ONCE, READY, listening, spare_collections
 
 INGEST_S = 0.5
 START_S = 60.0
@@ -58,6 +59,7 @@ class Supervisor:
 
     Attributes:
         listening: Whether every worker process takes connections.
+        interrupted: Whether a second signal cut the drain short.
 
     Raises:
         SetpointError: the configuration, its state or its address cannot be used.
@@ -76,7 +78,7 @@ class Supervisor:
         self._managed = managed
         self._refresh = refresh
         self._stop = asyncio.Event()
-        self.listening = False
+        self.listening = self.interrupted = False
         content = content_of(path)
         config = parse_config(content, str(path))
         self._state = Path(config.state).absolute()
@@ -145,6 +147,19 @@ class Supervisor:
         """Drains and ends, as SIGTERM does."""
         self._stop.set()
 
+    def _signalled(self) -> None:
+        """SIGTERM or SIGINT: the first drains, any further one ends the drain at once."""
+        if self._stop.is_set():
+            self.interrupted = True
+            self._hurry()
+        self.stop()
+
+    def _hurry(self) -> None:
+        """Workers drain no longer. A signal of its own: two SIGTERM that come together are one to the kernel."""
+        for process in self._processes.values() if self._ending else ():
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(AT_ONCE)
+
     def _put_in_force(self, content: bytes) -> None:
         new = self._in_force.with_suffix(".new")
         new.write_bytes(content)
@@ -154,17 +169,26 @@ class Supervisor:
         """What tenants and keys have used of today's allowance, from the accounts."""
         self.ledger.ingest(set())
         today = int(time.time() // DAY_S)
-        for column, kind in (("tenant", "tenant"), ("key", "key")):
-            for used in self.ledger.usage(by=(column,), since_s=today * DAY_S):
-                if used.group[0]:
-                    row = self._table.row(f"{kind}:{used.group[0]}")
-                    row[DAY], row[DAY_USED] = today, used.prompt_tokens + used.completion_tokens
+        first = {key.id: key.first for key in self._keys.list()}
+        spent: Counter[str] = Counter()
+        for kind in ("tenant", "key"):
+            for used in self.ledger.usage(by=(kind,), since_s=today * DAY_S):
+                if name := used.group[0]:
+                    whose = first.get(name, name) if kind == "key" else name
+                    spent[f"{kind}:{whose}"] += used.prompt_tokens + used.completion_tokens
+        for name, tokens in spent.items():
+            try:
+                row = self._table.row(name, KEPT_ROWS)
+            except TableFullError:
+                _log.error("more tenants and keys have used tokens today than there is room for; some begin anew")
+                break
+            row[DAY], row[DAY_USED] = today, tokens
 
     async def run(self) -> None:
         """Serves until SIGTERM, SIGINT or ``stop``."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.stop)
+            loop.add_signal_handler(number, self._signalled)
         loop.add_signal_handler(signal.SIGHUP, self._reload)
         host = AsgiHost(Admin(self._keys, self.ledger, self._metrics, self.status, open_reading=self.config.admin.open))
         admin_sock = listening(self.config.admin.host, self.config.admin.port, alone=True)
@@ -183,6 +207,8 @@ class Supervisor:
         for process in self._processes.values():
             with contextlib.suppress(ProcessLookupError):
                 process.terminate()
+        if self.interrupted:
+            self._hurry()
         for keeper in keepers:
             await keeper
         clerk.cancel()
@@ -239,7 +265,12 @@ class Supervisor:
             _log.error("worker process %d ended with %d and is started again", index, code)
             pause_s = 0.2 if time.monotonic() - began > 10 else min(pause_s * 2, 10.0)
             await asyncio.sleep(pause_s)
+            if self._stop.is_set():
+                return
             await self._start(index)
+            if self._stop.is_set():  # the drain began meanwhile and did not know of this one
+                with contextlib.suppress(ProcessLookupError):
+                    self._processes[index].terminate()
 
     def _reload(self) -> None:
         try:
@@ -367,8 +398,12 @@ def run_gateway(path: Path, say: Callable[[str], None]) -> None:
 
     Raises:
         SetpointError: it cannot be started.
+        KeyboardInterrupt: a second signal cut the drain short; all has ended.
     """
     import uvloop  # noqa: PLC0415 - only the process that serves needs it
 
     logging.basicConfig(stream=sys.stderr, format="setpoint gateway: %(message)s")
-    uvloop.run(Supervisor(path.absolute(), say).run())
+    supervisor = Supervisor(path.absolute(), say)
+    uvloop.run(supervisor.run())
+    if supervisor.interrupted:
+        raise KeyboardInterrupt

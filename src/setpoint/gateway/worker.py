@@ -1,6 +1,7 @@
 """A worker process: ``python -m setpoint.gateway.worker CONFIG FOLDER INDEX WORKERS PORT``.
 
-Ends by draining on SIGTERM or when its standard input closes (the supervisor is gone); reads the configuration again
+Ends by draining on SIGTERM or when its standard input closes (the supervisor is gone); a second word of the supervisor,
+``AT_ONCE``, ends the drain. Reads the configuration again
 on SIGHUP, and keeps the old one when the new one has mistakes.
 """
 
@@ -28,6 +29,7 @@ from setpoint.gateway.shared import SharedTable
 from setpoint.gateway.tokens import JwtVerifier
 
 READY = "ready"
+AT_ONCE = signal.SIGUSR1  # from the supervisor only, and after SIGTERM: the drain ends now
 YOUNG = 20_000  # new containers that nothing has freed before the collector looks for cycles among them
 _log = logging.getLogger(__name__)
 
@@ -93,8 +95,8 @@ async def serve(path: str, folder: Path, table: SharedTable, port: int) -> None:
         except SetpointError as error:
             _log.error("the configuration in force stays: %s", error)
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    loop.add_signal_handler(signal.SIGTERM, stop.set)
+    loop.add_signal_handler(AT_ONCE, plane.hurry)
     loop.add_signal_handler(signal.SIGHUP, reload)
     with contextlib.suppress(PermissionError):
         loop.add_reader(sys.stdin.fileno(), lambda: None if os.read(sys.stdin.fileno(), 4096) else stop.set())
@@ -104,6 +106,7 @@ async def serve(path: str, folder: Path, table: SharedTable, port: int) -> None:
         sock=sock,
         backlog=4096,
         ssl=None if certificates is None else certificates.context,
+        ssl_handshake_timeout=None if certificates is None else config.http.header_timeout,
     )
     plane.begin()
     spare_collections()

@@ -74,6 +74,8 @@ def derive(trace: Trace, name: str) -> Derived:
     unknown: list[str] = []
     if trace.bad_lines:
         facts.append(("lines not read", f"{trace.bad_lines:,} ({'; '.join(trace.bad_examples)})"))
+    if trace.no_demand:
+        facts.append(("no demand for a model", f"{trace.no_demand:,} lines, left out: refused for what they were"))
     if len(answered) < len(trace.requests):
         facts.append(
             ("not answered", f"{len(trace.requests) - len(answered):,}, counted as arrivals, left out of the lengths")

@@ -23,6 +23,8 @@ SHOWN_LINES = 3
 MOST_TOKENS = 10_000_000
 MOST_NUMBER = 1e15  # no time is above it, in milliseconds either
 LATEST_S = 1e11  # the year 5138: a number above it counts milliseconds or less
+WAITED_FOR = (408, 429, 499)  # too slow, over a limit, the client left: the request itself was good
+NOT_MODIFIED = 304  # an answer that was said again, or that a cache had
 
 Blocks = tuple[int | str, ...]
 
@@ -67,6 +69,7 @@ class Trace:
         fixed_tokens: System prompt and tool definitions, where the trace states them.
         bad_lines: Number of lines that could not be read.
         bad_examples: The first few, with the reason.
+        no_demand: Lines of requests that no model could have answered; left out.
     """
 
     source: str
@@ -77,6 +80,7 @@ class Trace:
     fixed_tokens: int = 0
     bad_lines: int = 0
     bad_examples: list[str] = field(default_factory=list)
+    no_demand: int = 0
 
     def refuse_line(self, number: int, reason: str) -> None:
         """Counts a line that is not a request."""
@@ -195,6 +199,9 @@ def _read_lines(source: str, lines: Iterator[str]) -> Trace:
                 mooncake = "input_length" in entry
                 trace = Trace(source, "mooncake" if mooncake else "access-log", [])
                 trace.block_tokens = MOONCAKE_BLOCK if mooncake else 0
+            if trace.format == "access-log" and not _asks_a_model(entry):
+                trace.no_demand += 1
+                continue
             request = _mooncake(entry) if trace.format == "mooncake" else _logged(entry, trace)
             _keep(trace, number, request)
         except (ValueError, KeyError, RecursionError) as error:
@@ -212,6 +219,19 @@ def _mooncake(entry: Mapping[str, Any]) -> TraceRequest:
         _count(entry["output_length"], "output_length"),
         blocks=_blocks(entry, "hash_ids"),
     )
+
+
+def _asks_a_model(entry: Mapping[str, Any]) -> bool:
+    """Whether a line of an access log is demand for a model.
+
+    What was refused for a limit or for capacity (429, 503) is: more capacity would have answered it. What was refused
+    for what it is (credentials, path, form, a model that is not there: any other 4xx) is not, nor is an answer that was
+    said again, nor a line with an ``outcome``, as the gateway writes them, that names no model.
+    """
+    status = _count(entry.get("status", 200), "status")
+    if status == NOT_MODIFIED or (400 <= status < 500 and status not in WAITED_FOR):
+        return False
+    return not (isinstance(entry.get("outcome"), str) and not entry.get("model"))
 
 
 def _logged(entry: Mapping[str, Any], trace: Trace) -> TraceRequest:

@@ -95,7 +95,8 @@ def test_a_stream_error_is_in_the_clients_dialect() -> None:
         b'data: {"error":{"message":"cut","type":"server_error","param":null,"code":null}}\n\n'
     )
     assert translate.stream_error(RESPONSES, "api_error", "cut") == (
-        b'event: error\ndata: {"type":"error","code":"server_error","message":"cut","param":null}\n\n'
+        b'event: error\ndata: {"type":"error","code":"server_error","message":"cut",'
+        b'"param":null,"sequence_number":0}\n\n'
     )
 
 

@@ -120,17 +120,19 @@ def error(status: int, body: bytes, source: Dialect, target: Dialect) -> bytes:
     return error_body(target, *describe(decoded_error(body), status))
 
 
-def stream_error(target: Dialect, kind: str, message: str) -> bytes:
+def stream_error(target: Dialect, kind: str, message: str, number: int = 0) -> bytes:
     """An error inside a stream. It is the last thing the stream says: no terminal event follows.
 
     Args:
         target: The client's dialect.
         kind: Anthropic's word, e.g. ``api_error``.
         message: For the client; no content of anybody else.
+        number: Its place in the stream, where the dialect counts events.
     """
     if target is Dialect.RESPONSES:
         members = error_object(target, kind, message)["error"]
         event = {"type": "error", "code": members["code"] or members["type"], "message": message, "param": None}
+        event["sequence_number"] = number
         return b"event: error\ndata: " + msgspec.json.encode(event) + b"\n\n"
     data = b"data: " + error_body(target, kind, message) + b"\n\n"
     return b"event: error\n" + data if target is Dialect.MESSAGES else data

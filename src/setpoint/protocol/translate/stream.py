@@ -132,7 +132,8 @@ class StreamTranslator:
     def _fail(self, kind: str, message: str, reason: str) -> None:
         self._ended = True
         self.failure = reason
-        self._writer.out.append(stream_error(self._target, kind, message))
+        number = self._writer.number if isinstance(self._writer, ResponsesWriter) else 0
+        self._writer.out.append(stream_error(self._target, kind, message, number))
 
     def _flush(self) -> bytes:
         out = self._writer.out

@@ -30,6 +30,11 @@ class ResponsesWriter(BlockWriter):
         self._pieces: list[str] = []
         self._reason = ""
 
+    @property
+    def number(self) -> int:
+        """Of the next event."""
+        return self._number
+
     def _event(self, kind: str, **members: object) -> None:
         data = _encode({"type": kind, "sequence_number": self._number} | members)
         self._number += 1
