@@ -68,7 +68,9 @@ def test_replicas_behind_one_address_held_while_they_load(tmp_path: Path) -> Non
 
 def test_a_second_ctrl_c_waits_for_no_answer_and_leaves_no_process(tmp_path: Path) -> None:
     """The first drains; what a client would still have got for minutes ends with the second, the engine too."""
-    with serving(tmp_path, deployment_of(tmp_path, drain=600, model={"flags": {"decode_s": 0.05}})) as serve:
+    with serving(
+        tmp_path, deployment_of(tmp_path, drain=600, model={"flags": {"decode_s": 0.05, "output_tokens": 100_000}})
+    ) as serve:
         serve.ready()
         asked = Asked(serve, stream=True, max_tokens=100_000)
         until(lambda: any(one["in_flight"] for one in serve.admin.call("GET", "/status").json()["replicas"]))
