@@ -314,7 +314,7 @@ def test_more_tenants_than_there_is_room_for_are_told(
 ) -> None:
     """With a code of their own, and one line in the log; those known before, and declared ones, are served."""
     monkeypatch.setattr(shared, "ROWS", KEPT_ROWS + 40)
-    config = config_of(state, engine.url, tenants={"declared": {}}, auth={"undeclared_tenants": True})
+    config = config_of(state, engine.url, tenants={"z-declared": {}}, auth={"undeclared_tenants": True})
     with served(config) as gateway:
         keys = [gateway.keys().create(f"t{number}")[1] for number in range(50)]
         answers = [gateway.chat(stream=True, fields={"x-api-key": key}) for key in keys]
@@ -324,7 +324,7 @@ def test_more_tenants_than_there_is_room_for_are_told(
         assert 30 < served_ < 40
         assert answers[-1].json()["error"]["code"] == "too_many_tenants"
         assert int(answers[-1].fields["retry-after"]) >= 1
-        declared = gateway.keys().create("declared")[1]
+        declared = gateway.keys().create("z-declared")[1]
         for key in (keys[0], declared):
             assert gateway.chat(stream=True, fields={"x-api-key": key}).status == 200
         gateway.table.row("replica:of:a-later-configuration")
@@ -334,7 +334,9 @@ def test_more_tenants_than_there_is_room_for_are_told(
     monkeypatch.setattr(shared, "ROWS", KEPT_ROWS + 10)  # a start with more that used tokens today than there is room
     path = tmp_path / "gateway.yaml"
     path.write_text(json.dumps(config))
-    Supervisor(path, lambda _: None).close()
+    supervisor = Supervisor(path, lambda _: None)
+    assert supervisor._table.row("tenant:z-declared")[DAY_USED] > 0
+    supervisor.close()
 
 
 def test_reservations_of_cancelled_streams_come_back(state: Path) -> None:

@@ -176,13 +176,16 @@ class Supervisor:
                 if name := used.group[0]:
                     whose = first.get(name, name) if kind == "key" else name
                     spent[f"{kind}:{whose}"] += used.prompt_tokens + used.completion_tokens
+        left = 0
         for name, tokens in spent.items():
             try:
                 row = self._table.row(name, KEPT_ROWS)
             except TableFullError:
-                _log.error("more tenants and keys have used tokens today than there is room for; some begin anew")
-                break
-            row[DAY], row[DAY_USED] = today, tokens
+                left += 1
+            else:
+                row[DAY], row[DAY_USED] = today, tokens
+        if left:
+            _log.error("%d tenants and keys that used tokens today find no room and are answered 503", left)
 
     async def run(self) -> None:
         """Serves until SIGTERM, SIGINT or ``stop``."""
