@@ -105,11 +105,11 @@ def test_a_gateway_from_start_to_end(state: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_second_signal_ends_a_drain_at_once(state: Path, tmp_path: Path, number: signal.Signals) -> None:
     """The stream hears it, its tokens are accounted, and no process is left."""
-    with fake_engine(Script(decode_s=0.05, output_tokens=100_000)) as engine:
+    with fake_engine(Script(decode_s=0.05, output_tokens=8000)) as engine:
         config = config_of(state, engine.url, workers=2, drain=600, access_log=str(tmp_path / "access.jsonl"))
         with whole(tmp_path / "gateway.yaml", config) as gateway:
             got: list[bytes] = []
-            reader = stream(gateway, got, 100_000)
+            reader = stream(gateway, got, 8000)
             workers = gateway.status()["pids"]
             gateway.process.send_signal(number)
             if number is signal.SIGINT:  # Ctrl-C reaches the whole group
