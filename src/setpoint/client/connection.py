@@ -42,6 +42,8 @@ class Sink(Protocol):
 
 
 MAX_HEAD_BYTES = 64 * 2**10  # received in a row without a byte of body: heads, 1xx, trailers, chunk extensions
+# In place of an ended connection's own, which refers to it: so nothing is left for the garbage collector.
+_UNHEARD = httptools.HttpResponseParser(object())
 
 
 class Connection(asyncio.Protocol):
@@ -197,6 +199,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The end of a body without a length, or a loss."""
         self.open = False
+        self._parser = _UNHEARD
         self._now_s = self._clock.now()
         self.lost.set_result(None)
         sink = self._sink

@@ -22,6 +22,8 @@ LINGER_S = 2.0
 SLOWEST_BYTES_PER_S = 8192
 WRITE_HIGH = 256 * 2**10
 WRITE_LOW = 64 * 2**10
+# In place of an ended connection's own, which refers to it: so nothing is left for the garbage collector.
+_UNHEARD = httptools.HttpRequestParser(object())
 
 
 class Work(Protocol):
@@ -120,6 +122,7 @@ class ServerConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's shape
         """The client has gone: its request ends at once."""
         self._gone = True
+        self._parser = _UNHEARD
         self._host.connections.discard(self)
         self._forget_body()
         self._waiting.clear()
