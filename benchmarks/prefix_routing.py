@@ -248,7 +248,11 @@ def main() -> None:
                 print(f"round {number + 1}, {policy}: {json.dumps(said)}", file=sys.stderr, flush=True)
             rounds.append({policy: found[policy] for policy in options.policies})
             results: dict[str, Any] = {
-                "options": {k: str(v) if isinstance(v, Path) else v for k, v in vars(options).items() if k != "trace"},
+                "options": {
+                    k: str(v) if isinstance(v, Path) else v
+                    for k, v in vars(options).items()
+                    if k not in ("trace", "out")
+                },
                 "engine": engines[0].pins,
                 "summary": summary(rounds),
                 "rounds": rounds,
