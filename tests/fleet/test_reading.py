@@ -153,6 +153,16 @@ def test_each_replicas_events_have_a_socket_of_their_own() -> None:
         launches_of(vllm_of(Path("/srv") / ("long" * 25)), fetch=False)
 
 
+def test_models_whose_names_differ_in_a_slash_only_have_logs_of_their_own() -> None:
+    deployment = deployment_of(Path("state"))
+    [served] = deployment["models"].values()
+    deployment["models"] = dict.fromkeys(("org/chat", "org-chat", "org:chat", "org.chat"), served)
+    launches = launches_of(read(deployment), fetch=False)
+    logs = [one.log for one in launches]
+    assert len(set(logs)) == len(launches) >= 4
+    assert {log.parent for log in logs} == {Path("state/state/logs").absolute()}
+
+
 def test_a_gateways_file_is_told_from_a_deployment(tmp_path: Path) -> None:
     assert isinstance(load_front(ROOT / "examples/deployment.yaml"), Deployment)
     assert isinstance(load_front(ROOT / "examples/gateway.yaml"), Gateway)

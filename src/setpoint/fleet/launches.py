@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from urllib.parse import quote
 
 import msgspec
 
@@ -122,7 +123,6 @@ def _launch(
 ) -> EngineLaunch:
     served, state = deployment.models[name], Path(deployment.state).absolute()
     flags = {**engine.default_flags(), **share.flags, **served.flags}
-    mark = name.replace("/", "-").replace(":", "-")
     amounts = {variable: len(listed.split(",")) for variable, listed in share.env.items()}  # alike on other cores, too
     told = [engine.name, engine.version() or "", found.name, str(found.path), found.pins, flags, amounts]
     events = None
@@ -138,7 +138,7 @@ def _launch(
         plan=Plan(found.path, name, port, secrets.token_hex(16), flags),
         env=share.env,
         share=share.words,
-        log=state / "logs" / f"{mark}-r{number}.log",
+        log=state / "logs" / f"{quote(name, safe=':')}-r{number}.log",  # no two models have one file
         dialect=DIALECTS[served.spoken[0]],
         digest=sha256(msgspec.json.encode(told)).hexdigest()[:12],
         kv_events=events,
