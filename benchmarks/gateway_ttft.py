@@ -3,9 +3,11 @@
     python -m benchmarks.gateway_ttft [--requests 2000] [--sglang-router PYTHON] [--nginx BINARY] [--awake] [--out FILE]
 
 One stream at a time, its first token one interval after the request; each request goes once straight to the mock
-upstream and once through each proxy, all in turn. Added time: the difference to the direct one of the same turn. The
-direct requests' own spread stands beside it: it is what the machine adds. Every hop is exposed to the machine's delays
-once more, so a proxy that computes next to nothing (nginx) shows how much of a tail is not the proxy's.
+upstream and once through each proxy, all in turn. The upstream tells with the token how long it took for it, since its
+timer varies by a millisecond; what is left is the *way*: of the request there, of the token back. Added time: the way
+through a proxy less the direct one of the same turn. The direct requests' own spread stands beside it: it is what the
+machine adds. Every hop is exposed to the machine's delays once more, so a proxy that computes next to nothing (nginx)
+shows how much of a tail is not the proxy's.
 
 A virtual core that halts is given back to its host, and comes back milliseconds late. With ``--awake`` none halts, as
 with ``idle=poll`` (needs the right to write ``/dev/cpu_dma_latency``).
@@ -14,6 +16,7 @@ with ``idle=poll`` (needs the right to write ``/dev/cpu_dma_latency``).
 import argparse
 import asyncio
 import contextlib
+import re
 import tempfile
 from pathlib import Path
 
@@ -30,17 +33,28 @@ INTERVAL_S = 0.002
 TOKENS = 2
 WARM_UP = 100
 QUANTILES = (0.5, 0.9, 0.99)
+_TOLD = re.compile(rb'"content":\s*" ?([\d.]+)/([\d.]+)"')
 
 
 async def in_turn(ways: list[tuple[int, str]], count: int) -> list[np.ndarray]:
-    """Times to first token, in seconds, by each way: a port and a key."""
+    """Times to first token less the upstream's own, in seconds, by each way: a port and a key."""
     callers = [await connected(port, request_of(key, tokens=TOKENS, stream=True)) for port, key in ways]
+    taken: list[list[float]] = [[] for _ in ways]
     for _ in range(WARM_UP + count):
-        for caller in callers:
+        for caller, times in zip(callers, taken, strict=True):
             await caller.ask()
+            times.append(caller.first_s[-1] - _upstreams_s(caller.first))
     for caller in callers:
         caller.close()
-    return [np.asarray(caller.first_s[WARM_UP:]) for caller in callers]
+    return [np.asarray(times[WARM_UP:]) for times in taken]
+
+
+def _upstreams_s(delta: bytes) -> float:
+    """Between the request's arrival at the upstream and its first delta, as that says itself."""
+    told = _TOLD.search(delta)
+    if told is None:
+        raise RuntimeError(f"the first token does not say when it was written: {delta[:200]!r}")
+    return float(told.group(2)) - float(told.group(1))
 
 
 def _cell(interval: list[float | None]) -> str:
@@ -89,7 +103,7 @@ def main() -> None:
     for i, repeat in enumerate(found):
         for row, quantiles in repeat.items():
             table.append([str(i + 1), row, *map(_cell, quantiles.values())])
-    print_table(["repeat", "time to first token, ms", "p50", "p90", "p99"], table)
+    print_table(["repeat", "way of request and token, ms", "p50", "p90", "p99"], table)
     if options.out:
         write(options.out, before, {"requests": options.requests, "awake": options.awake, "seconds": found})
 

@@ -2,10 +2,13 @@
 
 With ``"stream":true`` it sends ``max_tokens`` deltas, one every ``--interval`` seconds, else one JSON document. It
 reads no more of a body than these two members, which the load generator and every proxy measured here write plainly.
+The word of a delta is ``ARRIVED/WRITTEN``: when its request had been read and when it was written, in seconds of the
+machine's monotonic clock. Timers of the event loop count milliseconds, so that the time between varies by one.
 """
 
 import argparse
 import re
+import time
 
 import uvloop
 
@@ -33,6 +36,10 @@ class Upstream(AnsweringProtocol):
     def __init__(self, interval_s: float) -> None:
         super().__init__(interval_s)
         self._pieces: list[bytes] = []
+        self._arrived_s = 0.0
+
+    def word(self) -> bytes:
+        return b"%.9f/%.9f" % (self._arrived_s, time.monotonic())
 
     def on_body(self, data: bytes) -> None:
         self._pieces.append(data)
@@ -42,6 +49,7 @@ class Upstream(AnsweringProtocol):
         if self._parser.get_method() == b"GET":
             self.document(MODELS)
             return
+        self._arrived_s = time.monotonic()
         edges = body[:EDGE_BYTES] + body[-EDGE_BYTES:]
         if _STREAM.search(edges):
             found = _TOKENS.search(edges)

@@ -28,6 +28,7 @@ class Caller(asyncio.Protocol):
 
     Attributes:
         first_s: Of each answer, the time from its request to the first byte of its body.
+        first: What came with that byte of the last answer.
     """
 
     def __init__(self, request: bytes) -> None:
@@ -37,6 +38,7 @@ class Caller(asyncio.Protocol):
         self._waiting = False
         self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.first_s: list[float] = []
+        self.first = b""
 
     async def ask(self, count: int = 1) -> None:
         """Sends requests until as many answers have ended."""
@@ -67,9 +69,10 @@ class Caller(asyncio.Protocol):
         if self._parser.get_status_code() != 200:
             self._fail(RuntimeError(f"the proxy answered {self._parser.get_status_code()}"))
 
-    def on_body(self, _: bytes) -> None:
+    def on_body(self, data: bytes) -> None:
         if self._waiting:
             self.first_s.append(self._now_s - self._began_s)
+            self.first = data
             self._waiting = False
 
     def on_message_complete(self) -> None:

@@ -21,7 +21,7 @@ from tests.gateway.conftest import config_of, served, until
 
 from setpoint.cli import run
 from setpoint.errors import SetpointError
-from setpoint.gateway.journal import WINDOW_BYTES, Ended, Journal, Opened, written
+from setpoint.gateway.journal import WINDOW_BYTES, Ended, Journal, Opened, read_lines, written
 from setpoint.gateway.ledger import BATCH_BYTES, Ledger
 from setpoint.gateway.probe import run_probe
 from setpoint.testing.fake_engine import fake_engine
@@ -175,6 +175,28 @@ print(failed)
 """
     run = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
     assert 0 < int(run.stdout) < 3000
+
+
+def test_a_line_before_a_dispatch_waits_for_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it needs was got when an exchange before it had ended."""
+    journal = Journal(tmp_path / "journal", 0)
+    taken: list[type] = []
+    line: Opened | Ended
+    fallocate = os.posix_fallocate
+
+    def counting(fd: int, offset: int, size: int) -> None:
+        taken.append(type(line))
+        fallocate(fd, offset, size)
+
+    monkeypatch.setattr(os, "posix_fallocate", counting)
+    for number in range(4000):
+        for line in (opened(number), ended(number)):
+            journal.write(line)
+    journal.close()
+    assert len(taken) > 2
+    assert set(taken) == {Ended}
+    (path,) = (tmp_path / "journal").iterdir()
+    assert [type(read) for read in read_lines(path.read_bytes())] == [Opened, Ended] * 4000
 
 
 class Crash(Exception):  # noqa: N818 - it is one

@@ -134,6 +134,7 @@ class Journal:
         self._fd = -1
         self._window: mmap.mmap | None = None
         self._begins = self._at = self._room = 0  # of the window: its offset in the file, what is written, its size
+        self._touched = -1  # page of the file that is in memory, and those before it
         self._next()
 
     def _next(self) -> None:
@@ -169,6 +170,20 @@ class Journal:
         self._at = end
         if self._begins + end > MAX_BYTES:
             self._next()
+        if line.__class__ is Ended:  # its client has all: what the next line needs is got while nobody waits for it
+            self._reach_ahead()
+
+    def _reach_ahead(self) -> None:
+        """Has the page after this one in memory, so that a line that is written before a dispatch waits for none."""
+        if self._room - self._at < 2 * mmap.PAGESIZE:
+            with contextlib.suppress(OSError):  # no place: the line that needs it says so
+                self._map(WINDOW_BYTES)
+        ahead = self._at + mmap.PAGESIZE
+        page = (self._begins + ahead) // mmap.PAGESIZE
+        if page != self._touched and ahead < self._room:
+            assert self._window is not None
+            self._window[self._at] = self._window[ahead] = 0
+            self._touched = page
 
     def close(self) -> None:
         """Ends the current file, at its last line."""

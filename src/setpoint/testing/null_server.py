@@ -82,6 +82,10 @@ class AnsweringProtocol(asyncio.Protocol):
         """Answers with one JSON document."""
         self.write(_JSON % (len(body), body))
 
+    def word(self) -> bytes:
+        """The text of the delta that is written now."""
+        return b"%.9f" % time.monotonic()
+
     def pace(self, tokens: int) -> None:
         """Begins a stream of so many deltas, one every ``interval_s``."""
         self.write(HEAD)
@@ -95,7 +99,7 @@ class AnsweringProtocol(asyncio.Protocol):
 
     def _send(self, left: int, tokens: int, due_s: float) -> None:
         if self._transport is not None:
-            self._transport.write(token(b"%.9f" % time.monotonic()))
+            self._transport.write(token(self.word()))
             self._pace(left - 1, tokens, due_s + self._interval_s)
 
 
