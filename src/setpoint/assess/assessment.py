@@ -50,11 +50,6 @@ IDLE_SHARE = 0.45  # of quality's time, the serving checks included; the rest is
 LEAST_LOADED_S = 5.0
 RUN_OVERHEAD_S = 5.0  # of a run under load: warm-up, last answers
 KIND = "assess"
-_FOUND = {
-    State.MET: "one keeps every promise",
-    State.MISSED: "even the lowest breaks a promise",
-    State.UNDECIDED: "none could be shown to keep every promise",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,10 +180,9 @@ class _Work:
         found = Assessment(search, [s.outcome.record for s in search.steps], record, interrupted=search.interrupted)
         open_ = bool(search.advice) and search.state is not State.MISSED
         stage = Stage.INTERRUPTED if search.interrupted else Stage.UNDECIDED if open_ else Stage.DONE
-        words = f"{len(search.steps)} loads tried, {_FOUND[search.state]}"
         self._keep(found, Part(
-            name=SEARCH, stage=stage, words=words, allotted_s=allotted_s, spent_s=time.monotonic() - begun_s,
-            takes=search.advice,
+            name=SEARCH, stage=stage, words=_found_words(search), allotted_s=allotted_s,
+            spent_s=time.monotonic() - begun_s, takes=search.advice,
         ))  # fmt: skip
         return found
 
@@ -393,3 +387,15 @@ class _Work:
 
     def _place(self, found: Assessment) -> Series:
         return Series(id=found.search.series, kind=KIND, step=len(found.records))
+
+
+def _found_words(search: Search) -> str:
+    """How many loads were tried, and what came of them."""
+    loads = {step.load for step in search.steps}
+    kept = {step.load for step in search.steps if step.state is State.MET}
+    tried = f"{len(loads)} load{'' if len(loads) == 1 else 's'} tried in {len(search.steps)} run"
+    tried += "" if len(search.steps) == 1 else "s"
+    if kept:
+        return f"{tried}, every promise kept at {len(kept)}"
+    lowest = search.state is State.MISSED
+    return f"{tried}, {'even the lowest breaks a promise' if lowest else 'none could be shown to keep every promise'}"
